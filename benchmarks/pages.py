@@ -25,7 +25,7 @@ from urllib.parse import quote_plus
 import numpy as np
 from PIL import Image
 
-from app import PAGES
+from app import PAGES, TABS
 from benchmarks.common import Page, parse
 from m2st_core.dashboard.learn.lessons import LESSONS
 
@@ -41,6 +41,7 @@ SIGHTS = {  # what says something first on a page without a chart: a thumbnail, 
 }
 WITH_SLIDER = [lesson.name for lesson in LESSONS if not lesson.control.buttons]
 SLIDER = "[data-testid=stSlider] input[type=range]"
+BAND = ".band .tasks"  # the closeness C on Explore, which keys move
 OWN_IMAGES = "images?images_part=Your+own+images"
 INPUT = "[data-testid=stFileUploader] input[type=file]"
 CONTACT_SHEETS = (
@@ -118,12 +119,13 @@ def open_page(page: Any, address: str, sight: str = CHART) -> float | None:
 
 
 def move_slider(page: Any) -> list[float]:
-    """Seconds from a key to the new picture, over 20 moves of the page's first slider, back and forth."""
-    slider = page.locator(SLIDER).first
+    """Seconds from a key to the new picture, over 20 moves of Explore's band or the first slider, back and forth."""
+    band, names = page.locator(BAND), ("aria-valuenow", "aria-valuemin", "aria-valuemax")
+    slider, names = (band, names) if band.count() else (page.locator(SLIDER).first, ("value", "min", "max"))
     slider.focus()
     step, seconds = "ArrowLeft", []
     for _ in range(MOVES):
-        value, low, high = (float(slider.get_attribute(name) or 0) for name in ("value", "min", "max"))
+        value, low, high = (float(slider.get_attribute(name) or 0) for name in names)
         step = "ArrowRight" if value <= low else "ArrowLeft" if value >= high else step
         page.evaluate(WATCH)
         page.keyboard.press(step)
@@ -193,7 +195,8 @@ def main(arguments: Sequence[str] = ()) -> None:
     table = Page()
     with server() as (host, _), tab() as page:
         address = f"http://{host}"
-        paths = {title: "" if title == "Home" else Path(script).stem for script, (title, _) in PAGES.items()}
+        titles = TABS | PAGES
+        paths = {title: "" if title == "Home" else Path(script).stem for script, title in titles.items()}
         for path in paths.values():  # warms the server
             open_page(page, f"{address}/{path}")
         table.head("page", "first sight", f"seconds, median of {OPENINGS}", "goal")
@@ -204,7 +207,9 @@ def main(arguments: Sequence[str] = ()) -> None:
             table.row(title, name, shown, HOME_GOAL if title == "Home" else PAGE_GOAL)
         table.say("")
         table.head("slider", f"95 % of the first {MOVES} moves, seconds to the new picture", f"of {MOVES} more", "goal")
-        sliders = {"Home": ""} | {f"Learn, {title}": f"learn?step={quote_plus(title)}" for title in WITH_SLIDER}
+        sliders = {"Home": "", "Explore, C": "explore"} | {
+            f"Learn, {title}": f"learn?step={quote_plus(title)}" for title in WITH_SLIDER
+        }
         for title, path in sliders.items():
             open_page(page, f"{address}/{path}")
             table.row(title, *(f"{np.quantile(move_slider(page), 0.95):.2f}" for _ in range(2)), SLIDER_GOAL)

@@ -19,6 +19,7 @@ WIDE, PHONE = {"width": 1280, "height": 880}, {"width": 400, "height": 860}
 SCREENS = {  # name: address, colours, size
     "home": ("", "light", WIDE),
     "learn": ("learn?step=Related+tasks+help", "light", WIDE),
+    "explore": ("explore", "light", WIDE),
     "power-dark": ("power", "dark", WIDE),
     "weights": ("weights", "light", WIDE),
     "paper": ("paper", "light", WIDE),

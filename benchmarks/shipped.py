@@ -1,21 +1,19 @@
 """Compute what comes with the software and write it into the package: ``bench shipped home course …``.
 
-Run it after a change of a method's ``revision`` or of the sweeps' CODE; a test says so. With two cores, ``power`` takes
-less than five minutes, ``course`` and ``home`` take minutes, the others seconds.
+Run it after a change of a method's ``revision`` or of the sweeps' CODE; a test says so. ``course`` and ``home`` take
+minutes, the others seconds. ``bench explore`` computes the grid of Explore, in hours.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
-import pandas as pd
 import torch
 
 from benchmarks.common import CPU, p_values, processes
@@ -32,19 +30,14 @@ from m2st_core.studies import lessons
 from m2st_core.studies.images import STORY, ImageStudy
 from m2st_core.studies.lessons import OWN_ROWS, STREAMS, TAUGHT, TESTS, LessonCell
 from m2st_core.studies.one_test import SingleTest
-from m2st_core.studies.power import SHIPPED, shipped_specs
 from m2st_core.studies.shipped import FOLDER, Shipped, shipped_stamp
 from m2st_core.studies.synthetic import DELTA, many_tests, two_samples
-from m2st_core.studies.weights import WeightsStudy
 from m2st_core.sweeps.cells import draw_targets
-from m2st_core.sweeps.executors import make_executor
-from m2st_core.sweeps.store import Store
-from m2st_core.sweeps.work import run_sweep
 from m2st_core.testing.meta import MetaLearner, meta_train
 from m2st_core.testing.methods import METHODS
 from m2st_core.testing.plan import TestSettings
 from m2st_core.testing.two_sample import examine
-from m2st_core.types import BASELINE, DEFAULT_TAUGHT_TEST, GENERIC_TEST, TwoSample
+from m2st_core.types import DEFAULT_TAUGHT_TEST, GENERIC_TEST, TwoSample
 
 PLACES = torch.from_numpy(np.stack(np.meshgrid(lessons.AXIS, lessons.AXIS), axis=-1).reshape(-1, 2))
 PERMUTATIONS = 99  # so that p is a whole number of percent
@@ -182,39 +175,15 @@ def course_shipped() -> Shipped:
     return Shipped({"percent": percent}, values={"cells": [cell.key for cell in cells]}, stamp=stamp)
 
 
-def study_shipped(study: WeightsStudy | SingleTest | ImageStudy, methods: Sequence[str]) -> Shipped:
+def study_shipped(study: SingleTest | ImageStudy, methods: Sequence[str]) -> Shipped:
     """The result of the study that a page opens with."""
     return replace(study.run().packed(), stamp=shipped_stamp(methods))
-
-
-def write_power() -> None:
-    """Write a line for each cell of the sweeps that Power opens with, computed in a store of their own."""
-    lines = []
-    executor = make_executor("pool")
-    try:
-        with tempfile.TemporaryDirectory() as home:
-            store = Store(home)
-            for spec in shipped_specs():
-                run_sweep(spec, store, executor)
-                cells = {cell.key: cell for cell in spec.cells()}
-                results = store.cells.results(cells)
-                lines += [
-                    (key, cell.null, cell.method, cell.closeness, cell.m_te, cell.repeat, result.rejections)
-                    + (result.tests, round(result.seconds, 2))
-                    for key, cell in cells.items()
-                    if (result := results[key])
-                ]
-    finally:
-        executor.close()
-    columns = ["key", "null", "method", "closeness", "m_te", "repeat", "rejections", "tests", "seconds"]
-    pd.DataFrame(lines, columns=columns).to_csv(SHIPPED, index=False)
 
 
 RESULTS: dict[str, Callable[[], Shipped]] = {
     "home": lambda: home_shipped(os.cpu_count() or 1),
     "course": course_shipped,
-    "weights": lambda: study_shipped(WeightsStudy(), [WeightsStudy().method]),
-    "one_test": lambda: study_shipped(SingleTest(), [SingleTest().method, BASELINE]),
+    "one_test": lambda: study_shipped(SingleTest(), [SingleTest().method, SingleTest().baseline]),
     "image_story": lambda: study_shipped(STORY, STORY.methods),
 }
 
@@ -222,10 +191,10 @@ RESULTS: dict[str, Callable[[], Shipped]] = {
 def main(arguments: Sequence[str] = ()) -> None:
     """Compute the named results, all by default, and write their files."""
     parser = argparse.ArgumentParser(prog="m2st_core bench shipped", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="name", default=[*RESULTS, "power"], choices=[*RESULTS, "power"])
+    parser.add_argument("names", nargs="*", metavar="name", default=[*RESULTS], choices=[*RESULTS])
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     for name in options.names:
         began = time.perf_counter()
-        path = RESULTS[name]().save(name, FOLDER) if name in RESULTS else (write_power(), SHIPPED)[1]
+        path = RESULTS[name]().save(name, FOLDER)
         print(f"{path.name}: {path.stat().st_size / 1e3:.0f} kB in {time.perf_counter() - began:.0f} s", flush=True)

@@ -24,7 +24,8 @@ from m2st_core.types import DEFAULT_TAUGHT_TEST
 
 BENCHMARKS = (
     "permutation, calibration, deviations, mixtures, nested, histories, recommend, planning, splits, shared, silent, "
-    "uploads, example, shipped, pages, screens, peers, meta, images, cifar, reproduction, serving, house"
+    "uploads, example, explore, theorem, shipped, pages, screens, peers, meta, images, cifar, reproduction, serving, "
+    "house"
 )
 
 

@@ -3,15 +3,7 @@
 import streamlit as st
 
 import m2st_core
-from m2st_core.dashboard.jobs.runs import RunDesk
-from m2st_core.dashboard.jobs.sweeps import (
-    check_sweep_limits,
-    show_sweep_problems,
-    start_sweep,
-    sweep_cost_words,
-    sweep_queue,
-)
-from m2st_core.dashboard.power.history import (
+from m2st_core.dashboard.explore.history import (
     choose_runs,
     compare_runs,
     offer_undo,
@@ -19,6 +11,14 @@ from m2st_core.dashboard.power.history import (
     runs_table,
     show_one,
     show_shipped,
+)
+from m2st_core.dashboard.jobs.runs import RunDesk
+from m2st_core.dashboard.jobs.sweeps import (
+    check_sweep_limits,
+    show_sweep_problems,
+    start_sweep,
+    sweep_cost_words,
+    sweep_queue,
 )
 from m2st_core.dashboard.widgets.page import page_finding, page_title, run_page
 from m2st_core.sweeps.spec import SpecError, SweepSpec
@@ -74,7 +74,7 @@ def main() -> None:
     elif chosen:
         compare_runs(desk.store, chosen)
     elif "runs_linked" not in st.session_state:
-        show_shipped(desk.store)
+        show_shipped()
     elif not st.session_state["runs_linked"]:
         st.info("Choose a run above to look at it, or several to compare them.")
     import_spec(desk)

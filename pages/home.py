@@ -15,10 +15,10 @@ from m2st_core.types import GENERIC_TEST
 RELATED = ("hardly", "slightly", "somewhat", "fairly", "closely", "very closely")  # in the order of the table
 STRONGEST = 3.0  # standard deviations of the noise at which a lens has its full colour
 SMALLEST_P = 0.001
-PATHS = {title: path for path, (title, _) in PAGES.items()}
+PATHS = {title: path for path, title in PAGES.items()}
 DOORS = {
     "Learn": "Student: seven steps, one idea each",
-    "Power": "Researcher: compare tests and sizes",
+    "Explore": "Researcher: the paper on one screen",
     "Test my data": "Practitioner: from files to an answer",
 }
 

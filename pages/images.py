@@ -5,13 +5,12 @@ from dataclasses import dataclass
 import streamlit as st
 
 import m2st_core
+from m2st_core.dashboard.explore.rail import ask_setting
 from m2st_core.dashboard.images import ask_features, show_examples, show_own_images, show_result, show_story
 from m2st_core.dashboard.jobs.jobs import watch_study
 from m2st_core.dashboard.widgets.controls import (
     Control,
-    LabSetting,
     ask_controls,
-    ask_setting,
     controls_under,
     methods_control,
 )
@@ -21,6 +20,7 @@ from m2st_core.data.images.features import PIXELS
 from m2st_core.data.images.sources import SOURCES
 from m2st_core.data.images.tasks import ImageTask
 from m2st_core.numbers import duration
+from m2st_core.studies.explore import ExploreSetting
 from m2st_core.studies.images import ImageStudy, study_cost
 from m2st_core.studies.power import power_finding
 from m2st_core.sweeps.cells import cell_data
@@ -46,7 +46,7 @@ CIFAR = Sizes((50, 100, 200), (50, 100, 200, 500, 900), 100, (100, 200), 20)
 
 
 def study_controls(source: str) -> tuple[Control, ...]:
-    """The controls of a study that learns from this data set, but for what the Lab's pages share."""
+    """The controls of a study that learns from this data set, but for what the rail has."""
     sizes = CIFAR if source in SOURCES else DIGITS
     methods = methods_control(
         METHODS,
@@ -87,7 +87,7 @@ def study_controls(source: str) -> tuple[Control, ...]:
     return (*controls_under("images_", methods), *controls_under(prefix, m_te, *training))
 
 
-def ask_study(setting: LabSetting, features: str) -> ImageStudy | None:
+def ask_study(setting: ExploreSetting, features: str) -> ImageStudy | None:
     """Ask for everything else. If a choice is empty, say so and return None."""
     target = IMAGE_TASKS[setting.task]
     values = ask_controls(study_controls(target.learned_from))
@@ -135,7 +135,7 @@ def show_classes() -> str:
     place, body = st.container(), st.container()
     more = st.expander("More settings")
     with place:
-        setting = ask_setting(more, tuple(IMAGE_TASKS))
+        setting = ask_setting(tuple(IMAGE_TASKS))
         missing = IMAGE_TASKS[setting.task]().missing()
         features = PIXELS if missing else ask_features("images_", PIXELS)
     with more:
@@ -169,7 +169,7 @@ def show_study(study: ImageStudy) -> str:
         return ""
     with results, shown.marked():
         show_result(shown.result, shown.settings)
-    return shown.before + power_finding(shown.result.power, "per sample")
+    return shown.before + power_finding(shown.result.power, study.task)
 
 
 run_page(main)

@@ -4,49 +4,51 @@ import streamlit as st
 
 import m2st_core
 from m2st_core.analysis.answer import error_text, headline, p_text, p_value_sentences
+from m2st_core.dashboard.explore.rail import ask_setting
+from m2st_core.dashboard.explore.sweeps import method_groups
 from m2st_core.dashboard.jobs.jobs import SHIPPED, watch_study
 from m2st_core.dashboard.widgets.controls import (
     ALPHA,
     NULL,
     PERMUTATIONS,
-    TRAIN_FRACTION,
     Control,
     ask_controls,
-    ask_setting,
-    controls_under,
 )
 from m2st_core.dashboard.widgets.page import chart, latest_of_page, page_finding, page_title, run_page, show_folded
 from m2st_core.figures.null import null_figure
 from m2st_core.figures.samples import samples_figure
 from m2st_core.figures.theme import short_labels
-from m2st_core.studies.one_test import SingleTest, method_words
-from m2st_core.testing.methods import METHODS
+from m2st_core.studies.one_test import SingleTest
+from m2st_core.testing.methods import METHODS, label_of
 from m2st_core.types import TestResult, TwoSample
 
 DEFAULT = SingleTest()
-SIZES = (4, 2000, 10)
-CONTROLS = (
-    Control(
-        "method",
-        "Test",
-        DEFAULT.method,
-        "Tests with related tasks learn from those of the setting above. Tests that need training rows split each "
-        "sample: they learn from one part and test the other. Those of the paper take long; · tuned ones are quick.",
-        tuple(METHODS),
-        shown=method_words,
-    ),
-    Control("n", "Rows of x (n)", DEFAULT.n, "Rows drawn from P. More rows reveal smaller differences.", bounds=SIZES),
-    Control("m", "Rows of y (m)", DEFAULT.m, "Rows drawn from Q. n and m may differ.", bounds=SIZES),
-    NULL,
+METHOD = Control(
+    "method",
+    "Test",
+    DEFAULT.method,
+    "The paper's tests first, then tests without related tasks, then ours. Tests that need training rows learn from "
+    "m_tr of them and test the others.",
+    tuple(name for group in method_groups().values() for name in group if name in METHODS),
+    shown=label_of,
 )
-ADVANCED = controls_under("", ALPHA, PERMUTATIONS, TRAIN_FRACTION)
+ROWS = tuple(
+    Control(
+        name,
+        f"Rows of {sample} ({name}); 0: as in the rail",
+        0,
+        "The rail has training and test rows.",
+        bounds=(0, 4000, 10),
+    )
+    for name, sample in (("n", "x"), ("m", "y"))
+)
 
 
 def show(result: TestResult) -> None:
     """Show the p-value and what it means."""
     p_value, error, training, tested = st.columns(4)
     p_value.metric("p-value", p_text(result), help="How often so large a difference occurs if P = Q.")
-    no_error = "at the floor" if result.at_floor else "none"
+    no_error = "–" if result.at_floor else "none"
     error.metric("Monte-Carlo error", error_text(result) or no_error, help=f"Of the p-value: {result.error_words}.")
     training_rows, test_rows = (f"{n} + {m}" if n else "none" for n, m in (result.n_train, result.n_test))
     training.metric("Training rows", training_rows, help="Rows of x + rows of y that are learned from, never tested.")
@@ -82,20 +84,18 @@ def show_code(test: SingleTest) -> None:
 
 def main() -> None:
     """Show the page."""
-    page_title("One test")
-    said, place, body = st.container(), st.container(), st.container()
-    more = st.expander("More settings")
-    with place:
-        setting = ask_setting(more)
-        columns = st.columns([3, 2, 2, 2], vertical_alignment="bottom")
-        values = {}
-        for column, control in zip(columns, CONTROLS, strict=True):
-            with column:
-                values[control.field] = control.draw()
-        st.caption(METHODS[values["method"]].description)
-    with more:
-        values |= ask_controls(ADVANCED)
-    test = SingleTest(setting, **values)
+    page_title("One test", sidebar=True)
+    setting = ask_setting()
+    said = st.container()
+    left, right = st.columns([2, 1], vertical_alignment="bottom")
+    with left:
+        method = METHOD.draw()
+    with right:
+        null = NULL.draw()
+    body = st.container()
+    with st.expander("More settings of the test"):
+        values = ask_controls((*ROWS, ALPHA, PERMUTATIONS))
+    test = SingleTest.at(setting, method=setting.line(method), null=null, **values)
     with body:
         try:
             sample = test.sample()
@@ -118,6 +118,7 @@ def main() -> None:
                 st.caption(SHIPPED)
         elif sample is not None:
             show_charts(sample, None)
+    st.caption(METHODS[test.method].description)
     show_folded("Repeat this in Python", "one_test_code", lambda: show_code(test))
 
 

@@ -6,20 +6,20 @@ import pandas as pd
 import streamlit as st
 
 import m2st_core
+from m2st_core.dashboard.explore.results import show_code
 from m2st_core.dashboard.jobs.sweeps import start_sweep, sweep_cost_words, sweep_queue, watch_sweep
 from m2st_core.dashboard.paper import COLOURS, figure_text, show_entry, show_numbers
-from m2st_core.dashboard.power.results import show_code
 from m2st_core.dashboard.widgets.controls import Control
 from m2st_core.dashboard.widgets.page import chart, download, page_finding, page_title, run_page, shared
 from m2st_core.paper.experiments import PAPER, PUBLISHED_RULES, Layer, PaperExperiment
-from m2st_core.paper.gallery import Card, experiment_figure, free_choice, gallery, gallery_summary
+from m2st_core.paper.gallery import Card, experiment_figure, free_choice, gallery, gallery_summary, paper_verdict
 from m2st_core.paper.published import LEAST_REPEATS, with_published
 from m2st_core.paper.results import take_over_results
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.summary import summarise
+from m2st_core.types import EXACT
 
-CARD_WIDTH = 264  # four on a laptop, one on a phone
-SECTIONS = {"Simulated data": False, "Images": True}
+FLAGS = {"paper": "", "released": " --preset released", "tuned": " --preset tuned", "ours": " --ours"}  # of the shell
 SCALES = {"quick": "Quick", "full": "Full"}
 LAYERS = {"paper": "In the paper", "released": "In its code", "tuned": "Tuned", "ours": "Ours instead"}
 LAYER = Control(
@@ -60,26 +60,31 @@ def open_entry(name: str) -> None:
 
 
 def show_card(card: Card) -> None:
-    """A button that opens the entry, its thumbnail, whether it agrees, and why."""
+    """A card that opens its entry: its thumbnail, whether it agrees, and why."""
     experiment = card.experiment
-    name, _, what = experiment.title.partition(": ")
-    look = {"border": True, "width": CARD_WIDTH, "height": "stretch", "gap": "small"}
-    with st.container(key=f"paper_card_{experiment.name}", **look):
-        help_, key = f"Open {experiment.title}.", f"paper_open_{experiment.name}"
-        st.button(f"**{name}**", key=key, help=help_, on_click=open_entry, args=(experiment.name,))
+    with st.container(key=f"paper_card_{experiment.name}", border=True, height="stretch", gap="small"):
+        _open_button(card)
+        what = experiment.title.partition(": ")[2]
         if card.picture:
             st.image(card.picture, what or None, width="stretch", alt=f"{experiment.title}, as a thumbnail")
-        else:
-            st.caption("Its picture appears here once it has run.")
         st.badge(card.badge, color=COLOURS[card.state])
         st.caption(card.sentence)
+
+
+def _open_button(card: Card) -> None:
+    """The button that opens an entry; on a card it covers the whole card."""
+    experiment = card.experiment
+    name, help_ = experiment.title.partition(": ")[0], f"Open {experiment.title}."
+    key, action = f"paper_open_{experiment.name}", partial(open_entry, experiment.name)
+    st.button(f"**{name}**", key=key, help=help_, type="tertiary", on_click=action)
 
 
 def show_gallery() -> None:
     """All figures and tables at a glance."""
     cards = gallery()
     page_title("Paper")
-    page_finding(shared(gallery_summary, cards))
+    page_finding(shared(paper_verdict, cards))
+    st.markdown(shared(gallery_summary, cards))
     st.caption(
         "*Meta Two-Sample Testing* (Liu, Xu, Lu, Sutherland, NeurIPS 2021). Open diamonds are published, lines and "
         "dots are the paper's algorithms run by this software. A number agrees if it lies within two standard errors; "
@@ -87,12 +92,15 @@ def show_gallery() -> None:
         "together. The published errors probably cover one set of related tasks only; Tables 5 and 6 say how much that "
         "changes."
     )
-    for section, images in SECTIONS.items():
-        st.header(section, anchor=False)
-        with st.container(horizontal=True, gap="small", key=f"gallery_{section}"):
-            for card in cards:
-                if (card.experiment.kind == "images") == images:
-                    show_card(card)
+    with st.container(key="gallery"):
+        for card in cards:
+            if card.run != "no":
+                show_card(card)
+    if rest := [card for card in cards if card.run == "no"]:
+        st.markdown("**Not run at full scale yet.** The tables on CIFAR need CIFAR-10.1, and a GPU to be quick.")
+        with st.container(horizontal=True, gap="small", key="gallery_rest"):
+            for card in rest:
+                _open_button(card)
 
 
 def show_own(experiment: PaperExperiment) -> None:
@@ -109,6 +117,8 @@ def show_own(experiment: PaperExperiment) -> None:
         return
     heading = experiment.heading(scale, layer)
     st.caption(heading)
+    published = " --p-value published" if spec.rule != EXACT else ""
+    st.code(f"python -m m2st_core paper {experiment.name} --scale {scale}{FLAGS[layer]}{published}", language="bash")
     desk, run = sweep_queue(), spec.run_id
     if desk.status(run) is None:
         taken = 0 if desk.store.database.read_only else take_over_results(desk.store, spec)

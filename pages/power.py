@@ -1,4 +1,4 @@
-"""Power: curves of the chosen settings, and the sweeps that compute them."""
+"""Power: curves of the chosen tests at the rail's setting, and the sweeps that compute what is not shipped."""
 
 import re
 
@@ -6,13 +6,14 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import m2st_core
-from m2st_core.dashboard.jobs.runs import RunDesk
-from m2st_core.dashboard.jobs.sweeps import NO_RUN, show_sweep_problems, start_sweep, sweep_queue
-from m2st_core.dashboard.power.controls import LEVEL, ask_sweep, load_sweep
-from m2st_core.dashboard.power.curves import look_at_curves, show_curves, show_training_curves
-from m2st_core.dashboard.power.results import show_code, show_results
-from m2st_core.dashboard.widgets.controls import ask_setting
+from m2st_core.dashboard.explore.curves import look_at_curves, show_curves, show_training_curves
+from m2st_core.dashboard.explore.rail import ask_setting
+from m2st_core.dashboard.explore.results import show_code, show_results
+from m2st_core.dashboard.explore.sweeps import LEVEL, ask_methods, ask_precision, load_sweep
+from m2st_core.dashboard.jobs.runs import RunDesk, SweepView
+from m2st_core.dashboard.jobs.sweeps import NO_RUN, show_sweep_problems, sweep_queue
 from m2st_core.dashboard.widgets.page import choice_sentences, page_title, run_page
+from m2st_core.studies.explore import ExploreSetting
 from m2st_core.sweeps.database import StoreError
 from m2st_core.sweeps.spec import SpecError, SweepSpec
 from m2st_core.sweeps.store import Run
@@ -48,58 +49,46 @@ def linked_run(desk: RunDesk) -> Run | None:
     return stored if loaded[run] else None
 
 
-def checked(values: dict) -> SweepSpec | None:
-    """The described sweep; None after showing its mistakes and a remedy."""
-    if not values["methods"] or not values["m_te"]:
-        st.warning("Choose at least one method and one number of test rows.")
+def asked_sweep(setting: ExploreSetting, row: DeltaGenerator) -> SweepSpec | None:
+    """Ask for tests, sizes and precision, and return the sweep; None after showing mistakes and a remedy."""
+    values = ask_precision()
+    methods = ask_methods(setting, min(values["m_te"], default=setting.m_te), row)
+    if not methods or not values["m_te"]:
+        st.warning("Choose at least one test and one number of test rows.")
         return None
     try:
-        return SweepSpec.from_dict(values)
+        return setting.sweep(methods, **values | {"m_te": tuple(sorted(values["m_te"]))})
     except SpecError as error:
         show_sweep_problems("These settings cannot be run", error)
         return None
 
 
-def begin(desk: RunDesk, spec: SweepSpec, level: bool) -> None:
-    """Put the sweep into the queue, with the one under P = Q if asked for."""
-    if start_sweep(desk, spec) is not None:
-        if level:
-            start_sweep(desk, spec.with_(null=True))
-        st.rerun()
-
-
 def main() -> None:
     """Show the page."""
-    page_title("Power")
-    headline, controls, body = st.container(), st.container(), st.container()
+    page_title("Power", sidebar=True)
+    headline, row = st.container(), st.container(horizontal=True, vertical_alignment="center", key="tests_row")
     desk = sweep_queue()
     large = linked_run(desk)
-    more = st.expander("More settings")
-    with controls:
-        setting = ask_setting(more)
-        values = ask_sweep(setting, more)
-    with body:
-        if large is not None:
-            show_large(desk, large)
-        elif (spec := checked(values)) is not None:
-            show_sweep(desk, spec, headline)
+    setting = ask_setting()
+    if large is not None:
+        show_large(desk, large)
+    elif (spec := asked_sweep(setting, row)) is not None:
+        level, views = bool(st.session_state[LEVEL.key]), look_at_curves(desk, spec)
+        link_run(views.linked(level))
+        show_curves(desk, views, level, headline, row, setting.m_te)
+        with st.expander("Tests and their settings"):
+            st.markdown(choice_sentences(spec.methods))
+        show_training_curves(desk.store, spec)
+        show_code(spec)
 
 
-def show_sweep(desk: RunDesk, spec: SweepSpec, headline: DeltaGenerator) -> None:
-    """Show the curves of a sweep, with its run in the link if there is one."""
-    level, views = bool(st.session_state[LEVEL.key]), look_at_curves(desk, spec)
-    linked = views.null if level and views.power.status is None else views.power
-    if linked.status is None:
+def link_run(view: SweepView | None) -> None:
+    """Put the run of a sweep into the link, if there is one."""
+    if view is None or view.status is None:
         st.query_params.pop("run", None)
-    else:
-        run = linked.spec.run_id
-        st.session_state[LOADED].setdefault(run, False)
-        st.query_params["run"] = run
-    show_curves(desk, views, level, headline, begin)
-    with st.expander("Methods and their settings"):
-        st.markdown(choice_sentences(spec.methods))
-    show_training_curves(desk.store, spec)
-    show_code(spec)
+        return
+    st.session_state[LOADED].setdefault(view.spec.run_id, False)
+    st.query_params["run"] = view.spec.run_id
 
 
 def show_large(desk: RunDesk, run: Run) -> None:

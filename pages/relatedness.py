@@ -1,170 +1,163 @@
-"""Relatedness: γ̂ against the closeness C, its spread, and what it means for power."""
+"""γ̂: how far the related tasks are from the target, what it means for power, and what the theorem makes of it."""
 
 import pandas as pd
 import streamlit as st
 
 import m2st_core
+from m2st_core.dashboard.explore.rail import ask_setting
+from m2st_core.dashboard.explore.related_files import show_uploaded_gamma
 from m2st_core.dashboard.jobs.jobs import watch_study
-from m2st_core.dashboard.widgets.controls import Control, ask_controls, ask_setting, controls_under
-from m2st_core.dashboard.widgets.page import (
-    chart,
-    latest_of_page,
-    page_finding,
-    page_title,
-    run_page,
-    shared,
-    show_folded,
-)
-from m2st_core.figures.relatedness import gamma_figure, gamma_power_figure, gamma_spread_figure
+from m2st_core.dashboard.widgets.controls import Control
+from m2st_core.dashboard.widgets.page import chart, page_finding, page_title, run_page, shared, show_folded
+from m2st_core.data import TASKS
+from m2st_core.figures.relatedness import gamma_course_figure, gamma_power_figure, theorem_figure
 from m2st_core.numbers import duration
-from m2st_core.paper.published import measured_gamma, published_gamma
-from m2st_core.studies.relatedness import RelatednessResult, RelatednessStudy, gamma_finding, order_sentence
-
-COMMAND = "python -m m2st_core paper gamma"
-SIZES = (
-    Control(
-        "rows",
-        "Rows per mode and half",
-        100,
-        "One half chooses the kernel, the other is held out. More rows make γ̂ less noisy and take longer. The paper "
-        "uses 2,000.",
-        (50, 100, 250, 500),
-    ),
-    Control(
-        "tasks",
-        "Tasks i",
-        3,
-        "Drawn from 100 related tasks. γ̂ is the value of the most related one, so more tasks make it smaller.",
-        (2, 3, 5, 10),
-    ),
-    Control(
-        "restarts",
-        "Restarts t",
-        3,
-        "Kernels per task. γ̂ takes the worst of them, so more restarts make it larger. The paper uses 10.",
-        (2, 3, 5, 10),
-    ),
-    Control(
-        "steps",
-        "Steps",
-        40,
-        "Training steps of each kernel that separates the tasks. More steps find a larger difference.",
-        (20, 40, 60, 100),
-    ),
-    Control(
-        "m_te", "Test rows m_te per mode", 50, "Rows of each tested sample. More rows give more power.", (25, 50, 100)
-    ),
+from m2st_core.studies.explore import ExploreSetting, shipped_gamma, shipped_settings
+from m2st_core.studies.relatedness import (
+    RelatednessStudy,
+    gamma_finding,
+    power_by_closeness,
+    sizes_words,
+    with_gamma,
 )
-SHIPPED_DELTA = 0.7  # of the measured curve
-MEASURE = Control(
-    "run",
-    "Measure it with this setting",
-    False,
-    "Trains kernels at five values of C, in the background. You can cancel it.",
+from m2st_core.studies.theorem import theorem_view
+from m2st_core.tasks import IndependentTask
+from m2st_core.testing.methods import label_of
+
+FAMILIES = tuple(name for name, task in TASKS.items() if issubclass(task, IndependentTask))
+DEFINITION = (
+    "**γ̂** says how much one kernel's signal-to-noise ratio J can differ between a related task and the target: "
+    "where it is small, a kernel that works there works here."
+)
+ROWS = Control(
+    "rows",
+    "Rows of each sample and half",
+    2_000,
+    "One half chooses the kernels, on the other γ̂ is measured. With fewer rows, noise hides γ̂. The paper has 4,000.",
+    (250, 500, 1_000, 2_000),
     prefix="relatedness_",
 )
+ASKED = "relatedness_asked"  # the study that the button was pressed for
+HEIGHT = 360
 
 
-def show_committed(closeness: float) -> None:
-    """Show the published curve and the one measured for this software."""
-    left, right = st.columns([3, 2], gap="large")
-    with left:
-        ours = measured_gamma()
-        low, high = ours["on_test_rows"].min(), ours["on_test_rows"].max()
-        alt = f"γ̂ against C: published from 0.035 to 0.134, measured on fresh rows from {low:.3f} to {high:.3f}."
-        figure = shared(gamma_figure, published_gamma(), ours, now=closeness, height=400)
-        chart(figure, "relatedness_known", alt)
-    with right:
-        st.markdown(
-            "**What it means for you.** γ̂ is how much signal a kernel taught by a related task may lose on your "
-            "target. If it is small, the related tasks help. If it is large, a test without them may do as well."
-        )
-        st.markdown(order_sentence(ours))
-        st.caption(
-            f"Target: HDGM, Δ=0.7. 2,000 rows per sample and half, 10 tasks, 10 restarts, 100 steps: `{COMMAND}`"
-        )
-        show_folded("The maths", "relatedness_maths", show_maths)
+def measured_gamma(setting: ExploreSetting) -> pd.DataFrame | None:
+    """Offer to measure γ̂ at this setting. Return the result, once it is there."""
+    with st.container(horizontal=True, vertical_alignment="center"):
+        place = st.container(width="content")
+        with st.popover("Precision", help="The rows on which γ̂ is measured."):
+            rows = ROWS.draw()
+    study = RelatednessStudy(setting.task, setting.parameters, setting.n_tasks, setting.seed, rows)
+    seconds = duration(study.expected_seconds)
+    label = f"Measure this setting · about {seconds}"
+    help_ = "Train kernels that separate target and related tasks, at three values of C. You can cancel it."
+    if place.button(label, type="primary", key="relatedness_measure", help=help_):
+        st.session_state[ASKED] = study
+    if st.session_state.get(ASKED) != study:
+        return None
+    job = watch_study("relatedness", study, "Training kernels…")
+    return job.result if job.state == "done" else None
+
+
+def show_course(setting: ExploreSetting, gamma: pd.DataFrame, source: str) -> None:
+    """Show γ̂ against C."""
+    st.markdown("**γ̂ against C**")
+    if gamma.empty:
+        st.info("γ̂ is shipped for HDGM with Δ = 0.7. Measure it here with the button below.")
+        return
+    values = "; ".join(f"C = {row.closeness:g}: {row.on_test_rows:.3f}" for row in gamma.itertuples())
+    figure = shared(gamma_course_figure, gamma, setting.closeness, HEIGHT)
+    chart(figure, "relatedness_course", f"γ̂ against C. {values}.")
+    st.caption(source)
+
+
+def show_power(setting: ExploreSetting, gamma: pd.DataFrame, power: pd.DataFrame) -> None:
+    """Show power against γ̂, over the bands of tests without related tasks."""
+    st.markdown("**Power against γ̂**")
+    joined = with_gamma(power, gamma)
+    if joined.empty:
+        where = shipped_settings(setting.task)
+        near = f" Shipped: {where}." if where else ""
+        st.info(f"Power over all C is not shipped at this setting.{near}")
+        st.page_link("pages/power.py", label="Compute it in Power", help="Power has this setting and says how long.")
+        return
+    others = power[power["closeness"].isna()]
+    values = "; ".join(
+        f"{label_of(row.method)} at C = {row.closeness:g}: {row.rate:.2f}" for row in joined.itertuples()
+    )
+    figure = gamma_power_figure(joined, others, setting.closeness, HEIGHT)
+    chart(figure, "relatedness_power", f"Power against γ̂. {values}.")
+    st.caption(f"Above the bands, history helps. {sizes_words(setting, power)}. Bars and bands: ± standard error.")
 
 
 def show_maths() -> None:
     """Show how γ̂ is defined and drawn."""
-    st.latex(r"\hat\gamma_{it}=\big\lvert\hat J(\text{target};k_{it})-\hat J(\text{task }i;k_{it})\big\rvert")
-    st.latex(r"\hat\gamma=\min_i\max_t\hat\gamma_{it}")
+    st.latex(r"\gamma=\sup_k\,\lvert J(P,Q;k)-J(P',Q';k)\rvert,\qquad J=\mathrm{MMD}^2/\sigma")
+    st.latex(r"\hat\gamma=\min_i\max_t\ \lvert\hat J(\text{target};k_{it})-\hat J(\text{task }i;k_{it})\rvert")
     st.markdown(
-        "$k_{it}$ is a deep kernel trained from random start t to separate the target from task i. The paper "
-        "evaluates it on its training rows (squares). We also evaluate it on fresh rows (circles). Bars span "
-        "the tasks' largest $\\hat\\gamma_{it}$. Of 20 pairs of samples of one task, 19 have a $\\hat\\gamma$ "
-        "inside the grey band, the noise floor. It shrinks as rows are added."
+        "$k_{it}$ is a deep kernel, trained from random start t on one half of the rows to separate the target from "
+        "task i. γ̂ is measured on the other half; diamonds are the paper's, on its training rows. Two samples of one "
+        "task stay below the grey noise floor in 19 of 20 cases."
     )
 
 
-def floor_sentences(result: RelatednessResult) -> str:
-    """Say which γ̂ are above the noise floor."""
-    curve = result.curve
-    above = [f"{row.closeness:g}" for row in curve.itertuples() if row.gamma > row.floor]
-    low, high = curve["floor"].min(), curve["floor"].max()
-    where = f"stands out at C = {', '.join(above)} only" if above else "stands out at no C"
-    where = "stands out at every C" if len(above) == len(curve) else where
-    return (
-        f"The noise floor, {low:.2f} to {high:.2f}, is the γ̂ that two samples of one task with as many rows give by "
-        f"chance. γ̂ {where}. Below the floor it does not tell how related the tasks are: use more rows."
+def show_theorem(setting: ExploreSetting) -> None:
+    """Show what the theorem bounds, as measured, beside the bound."""
+    st.header("The theorem beside what happens", anchor=False)
+    view = shared(theorem_view, setting)
+    if view is None:
+        st.caption("It was measured for HDGM with Δ = 0.7.")
+        return
+    st.markdown(view.sentence)
+    sides = (("n", view.by_n, view.n, "related task"), ("m", view.by_m, view.m, "target"))
+    for column, (name, table, now, whose) in zip(st.columns(2, gap="medium"), sides, strict=True):
+        figure = shared(theorem_figure, table, f"rows {name} of each sample of the {whose}", now)
+        with column:
+            chart(figure, f"relatedness_theorem_{name}", f"J* − J(k̂) and its bound, as {name} grows.")
+    st.caption(
+        f"C = {view.closeness:g}, the measured value nearest to yours. J is that of fresh rows; J* is that of the best "
+        "kernel learned from 8,000 rows of the target. ξ is known up to a constant, which is 1 here. Bars: ± standard "
+        "error between repeats: `python -m m2st_core bench theorem`"
     )
+    show_folded("The theorem as a formula", "relatedness_theorem_maths", show_bound)
 
 
-def show_result(result: RelatednessResult, study: RelatednessStudy, closeness: float) -> None:
-    """Show γ̂, its spread and the power beside it."""
-    gammas = ", ".join(f"{gamma:.3f}" for gamma in result.curve["gamma"])
-    figure = gamma_figure(published_gamma(), result.curve, now=closeness)
-    chart(figure, "relatedness_ours", f"γ̂ against C, measured now: {gammas}.")
-    st.markdown(f"{floor_sentences(result)} {order_sentence(result.curve)}")
-    nearest = min(result.senses, key=lambda measured: abs(measured - closeness))
-    st.markdown(f"At C = {nearest:g}: {result.senses[nearest]}")
-    left, right = st.columns(2, gap="large")
-    with left:
-        st.header("The spread over tasks and restarts", anchor=False)
-        chart(gamma_spread_figure(result.values), "relatedness_spread", "Every γ̂_it by closeness, with γ̂ itself.")
-    with right:
-        st.header("Power against γ̂", anchor=False)
-        chart(gamma_power_figure(result.curve), "relatedness_power", "Power of Meta-Witness against γ̂, by closeness.")
-        st.caption(
-            f"Meta-Witness (ours) learned from N={study.n_tasks} related tasks; {study.tests} tests with "
-            f"m_te={study.m_te} per mode; Wilson's 95 % intervals."
-        )
-    show_folded("Table", "relatedness_table", lambda: show_table(result.curve))
-
-
-def show_table(curve: pd.DataFrame) -> None:
-    """Show the numbers behind γ̂."""
-    st.dataframe(curve, hide_index=True, width="stretch")
+def show_bound() -> None:
+    """Show the theorem."""
+    st.latex(r"J(k^*)-J(\hat k_\beta)\le 2(\gamma+\xi_n+\xi_m)")
+    st.latex(r"\xi_m=O\!\Big(\tfrac{1}{s^2m^{1/3}}\big[\tfrac1s+\sqrt{D\log m}+L_k\big]\Big)")
+    st.markdown(
+        "$D$ is the number of parameters: those of the network for $\\xi_n$, of kernels for $\\xi_m$. $s$ is the "
+        "smallest deviation σ of a kernel, here of those that were learned, which flatters the bound."
+    )
 
 
 def main() -> None:
     """Show the page."""
-    page_title("Relatedness")
-    said, place, body = st.container(), st.container(), st.container()
-    more = st.expander("More settings")
-    with place:
-        setting = ask_setting(more, ("hdgm",))
-    with more:
-        values = ask_controls(controls_under("relatedness_", *SIZES))
-    delta = float(setting.settings["delta"])
-    study = RelatednessStudy(n_tasks=setting.n_tasks, seed=setting.seed, delta=delta, **values)
-    with body:
-        show_committed(setting.closeness)
-        st.header("Measure it here", anchor=False)
-        curve, before = measured_gamma(), "" if delta == SHIPPED_DELTA else f"For Δ = {SHIPPED_DELTA:g}, not yours: "
-        if MEASURE.draw():
-            doing = "Training kernels and testing…"
-            job = watch_study("relatedness", study, doing, study.expected_seconds)
-            shown = latest_of_page("relatedness", study, job.result if job.state == "done" else None)
-            if shown is not None:
-                curve, before = shown.result.curve, shown.before
-                with shown.marked():
-                    show_result(shown.result, shown.settings, setting.closeness)
-        else:
-            st.caption(f"For this Δ and N, at five values of C: about {duration(study.expected_seconds)}.")
-    with said:
-        page_finding(before + gamma_finding(curve, setting.closeness))
+    page_title("γ̂ relatedness", sidebar=True)
+    headline, charts, below = st.container(), st.container(), st.container()
+    setting = ask_setting(FAMILIES)
+    with below:
+        found = measured_gamma(setting)
+    gamma = shared(shipped_gamma, setting) if found is None else found
+    source = (
+        "Measured now, on fresh rows."
+        if found is not None
+        else ("On 2,000 fresh rows. Diamonds: published. Grey: noise floor. `python -m m2st_core paper gamma`")
+    )
+    power = shared(power_by_closeness, setting)
+    with headline:
+        page_finding(gamma_finding(setting, gamma, power))
+        st.markdown(DEFINITION)
+    with charts:
+        left, right = st.columns(2, gap="medium")
+        with left:
+            show_course(setting, gamma, source)
+        with right:
+            show_power(setting, gamma, power)
+        show_folded("How γ̂ is defined", "relatedness_maths", show_maths)
+    show_theorem(setting)
+    show_uploaded_gamma()
 
 
 run_page(main)

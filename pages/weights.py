@@ -1,11 +1,11 @@
-"""Weights: how a mixture weighs its base kernels for a target, why, and how much this varies."""
+"""β weights: how a mixture weighs the kernels of related tasks, what each sees, and what more training rows change."""
 
-import pandas as pd
 import streamlit as st
 
 import m2st_core
-from m2st_core.dashboard.jobs.jobs import SHIPPED, watch_study
-from m2st_core.dashboard.widgets.controls import Control, ask_controls, ask_setting, controls_under
+from m2st_core.dashboard.explore.rail import ask_setting
+from m2st_core.dashboard.jobs.jobs import watch_study
+from m2st_core.dashboard.widgets.controls import Control
 from m2st_core.dashboard.widgets.page import (
     chart,
     choice_sentences,
@@ -14,201 +14,131 @@ from m2st_core.dashboard.widgets.page import (
     page_finding,
     page_title,
     run_page,
+    shared,
     show_folded,
 )
-from m2st_core.figures.kernels import criterion_figure, share_figure, weight_spread_figure, weights_figure
-from m2st_core.figures.samples import heat_figure
-from m2st_core.figures.theme import short_labels
-from m2st_core.studies.synthetic import AXIS
-from m2st_core.studies.weights import MIXTURES, LearnedFeatures, WeightsResult, WeightsStudy
+from m2st_core.dashboard.your_data.state import show_upload_table, user_data
+from m2st_core.figures.kernels import map_figure, mixture_figure, rank_figure
+from m2st_core.studies.explore import MIXTURE, ExploreSetting, shipped_settings
+from m2st_core.studies.weights import FEATURES, PLANES, Weights, WeightsStudy, upload_seconds, upload_weights
 from m2st_core.testing.methods import label_of
 
-DEFAULT = WeightsStudy()
-MOST_BARS, LEAST_WEIGHT = 12, 0.005
-KERNELS = {
-    "Feature-MKL": "**Δ=…** are kernels of single related tasks on learned features, and **all tasks** is their "
-    "aggregate. The **Gaussian** ones are generic, in case the target differs in another way.",
-    "Meta-MKL · tuned": "**Δ=…** are the deep kernels of single related tasks. Bars: β as learned. Circles: β as used, "
-    "80 % of it uniform. Diamonds: Meta-Best1, which tests with the one kernel of the largest Ĵ. Lines: Meta-MKL-A, "
-    "which weighs all equally.",
-}
-VIEWS = {"influence": "share of the statistic's spread", "beta": "β"}
-METHOD = Control(
-    "method",
+YOURS = "my files"
+CHOICE = Control(
+    "kind",
     "Mixture",
-    DEFAULT.method,
-    "Feature-MKL mixes kernels on learned features, which takes seconds. Meta-MKL · tuned mixes the paper's deep "
-    "kernels, trained with our settings, which takes about a minute.",
-    tuple(MIXTURES),
-    shown=label_of,
+    MIXTURE,
+    "Meta-MKL weighs deep kernels, one for each of some related tasks. Feature-MKL, ours, weighs kernels on features "
+    "learned from all of them. My files: the related tasks that you brought in Test my data.",
+    (MIXTURE, FEATURES, YOURS),
+    shown=lambda name: name if name == YOURS else label_of(name),
     buttons=True,
     prefix="weights_",
 )
-M_TR = Control(
-    "m_tr",
-    "Training rows m_tr, per mode",
-    DEFAULT.m_tr,
-    "Target rows from which β is learned. With fewer rows β is noisier, and the test relies on the related tasks.",
-    DEFAULT.sizes,
-    prefix="weights_",
-)
-CONTROLS = (
-    Control(
-        "rows_per_task",
-        "Rows per related task, per mode",
-        DEFAULT.rows_per_task,
-        "More rows give better kernels. Each sample has two modes, so twice as many rows.",
-        (20, 50, 100, 200),
-    ),
-    Control(
-        "repeats",
-        "Training samples",
-        DEFAULT.repeats,
-        "Training samples drawn to show how β varies. More show it better and take longer.",
-        (5, 10, 20, 40),
-    ),
-)
-VIEW = Control(
-    "view",
-    "Show",
-    "influence",
-    "β multiplies the raw kernel, and narrow kernels have small values. The share is what each kernel contributes.",
-    tuple(VIEWS),
-    shown=VIEWS.__getitem__,
-    buttons=True,
-    prefix="weights_",
+BARS, SMALL = 275, 185
+SHARE = (
+    "**Share of the statistic's spread**: a kernel's β times the standard deviation of its MMD² if P = Q. β alone "
+    "would mislead: narrow kernels have small values."
 )
 
 
-def show_weights(result: WeightsResult, study: WeightsStudy, view: str) -> None:
-    """Show the weights of the first training sample, largest first, and beside them what a kernel sees."""
-    columns, title, by = MIXTURES[study.method], "weight β", "learned"
-    table = result.table
-    if view == "influence":
-        table = table.assign(learned=table["influence"])
-        columns, title = {"learned": study.method}, "share of the statistic's spread"
-    table = table.sort_values(by, ascending=False, kind="stable").head(MOST_BARS)
-    if len(columns) == 1:
-        table = table[table[by] >= min(LEAST_WEIGHT, table[by].max())]
-    bars, kernel, mixture = st.columns([5, 4, 4], gap="medium")
-    with bars:
-        names = " and ".join(dict.fromkeys(columns.values()))
-        alt = f"Bars: the weights of {names}, for each base kernel, the largest first."
-        clicked = clickable_chart(
-            weights_figure(table.reset_index(drop=True), columns, x_title=title), f"weights_bars_{study.method}", alt
-        )
-    row = int(table.index[0 if clicked is None else min(clicked, len(table) - 1)])
-    name = str(result.table["kernel"][row])
-    with kernel:
-        st.markdown(f"**What “{name}” sees**")
-        figure = heat_figure(result.witnesses[row], AXIS, name=name, sample=result.sample, height=400)
-        chart(short_labels(figure), "weights_kernel", f"Heat map of the witness function of the kernel {name}.")
-    with mixture:
-        st.markdown("**What the mixture sees**")
-        figure = heat_figure(result.mixture, AXIS, name="mixture", sample=result.sample, height=400)
-        chart(short_labels(figure), "weights_mixture", "Heat map of the witness function of the learned mixture.")
-    hidden = len(result.table) - len(table)
-    left_out = f" {hidden} other kernels have little or no weight." if hidden else ""
-    st.caption(
-        f"Click a bar to see through its kernel. {KERNELS[study.method]} {tasks_sentence(result, study)}{left_out}"
+def show_weights(weights: Weights, m_tr: int) -> None:
+    """Show the weights with a picture of each kernel, what is seen through them, and what more training rows change."""
+    rows, first, maps = weights.at(m_tr), weights.first(m_tr), weights.maps
+    pictures = None if maps is None else maps.kernels
+    figure = mixture_figure(
+        rows, BARS, weights.symbol, measured=weights.measured, method=weights.method, pictures=pictures
     )
+    alt = f"Weights of {len(first)} kernels. {weights.basis(m_tr)}"
+    clicked = clickable_chart(figure, f"weights_bars_{weights.method}_{len(first)}", alt)
+    st.caption(f"{SHARE if weights.measured == 'share' else ''} {weights.basis(m_tr)}".strip())
+    if maps is None:
+        return
+    chosen = int(first[weights.measured].idxmax()) if clicked is None or clicked not in first.index else clicked
+    course, one, mixture = st.columns(3, gap="medium")
+    with course:
+        st.markdown("**Largest** weight and others, by m_tr")
+        figure = rank_figure(weights.ranked(), int(rows["m_tr"].iloc[0]), weights.method, f"m_tr {weights.unit}", SMALL)
+        chart(figure, "weights_course", weights.course())
+    seen = {
+        f"What **{first['name'][chosen]}** sees (β = {first['beta'][chosen]:.2f})": (one, maps.kernels[chosen]),
+        "What the **mixture** sees": (mixture, maps.mixture(first["used"])),
+    }
+    for key, (title, (place, values)) in zip(("weights_kernel", "weights_mixture"), seen.items(), strict=True):
+        with place:
+            st.markdown(title)
+            chart(map_figure(values, maps.axes, SMALL), key, f"Map of the witness. {title.replace('*', '')}.")
+    st.caption(f"{weights.course()} Maps: blue where there is more of P, orange where more of Q, empty without rows.")
 
 
-def tasks_sentence(result: WeightsResult, study: WeightsStudy) -> str:
-    """Say why there are fewer kernels of single tasks than tasks."""
-    own = int(result.table["task"].notna().sum())
-    if own >= study.n_tasks:
-        return f"All {study.n_tasks} tasks have a kernel of their own."
-    shape = "All of them shape the features." if study.learns_features else "All of them train their common start."
-    return (
-        f"{own} of the {study.n_tasks} tasks, drawn at random, have a kernel of their own: more would not help. {shape}"
-    )
+def show_setting(setting: ExploreSetting, method: str) -> str:
+    """Show the weights at the rail's setting, or offer to compute them, and return the finding."""
+    study = WeightsStudy.at(setting, method)
+    ask = f"β of {label_of(study.method)} is not shipped at this setting. Shipped: {shipped_settings('hdgm')}."
+    job = watch_study(
+        "weights", study, "Learning from the related tasks…", study.expected_seconds, shared(study.shipped),
+        ask="" if method == FEATURES else ask,
+    )  # fmt: skip
+    shown = latest_of_page("weights", study, job.result if job.state == "done" else None)
+    if shown is None:
+        return "Nothing is computed at this setting yet." if job.state == "asked" else "Learning…"
+    with shown.marked():
+        show_weights(shown.result, setting.m_tr)
+    show_more(shown.result, setting.m_tr)
+    return f"{shown.before}{shown.result.finding(setting.m_tr)}"
 
 
-def show_variation(result: WeightsResult, study: WeightsStudy) -> None:
-    """Show how β varies with the training sample and its size, and Ĵ of each kernel."""
-    if result.features is not None:
-        show_shares(result.features)
-    left, right = st.columns(2, gap="large")
-    with left:
-        st.header("Each kernel's Ĵ", anchor=False)
-        alt = "Ĵ of each base kernel on the training rows."
-        chart(criterion_figure(result.table, study.method), "weights_criterion", alt)
-    with right:
-        st.header("β over training samples", anchor=False)
-        alt = f"Box plots of each kernel's weight over {study.repeats} training samples."
-        chart(weight_spread_figure(result.repeats, study.method), "weights_spread", alt)
+def show_uploaded() -> str:
+    """Show β of the related tasks that were brought to Test my data, and return the finding."""
+    data = user_data()
+    upload = data.upload
+    if upload is None or not upload.related:
+        st.page_link("pages/test_my_data.py", label="Bring them in Test my data", help="Files stay in your session.")
+        return "You have no related tasks here yet: bring a target and earlier comparisons, and their β appears."
+    prepared = data.prepared(upload)
+    count = len(prepared.task_names)
+    ask = f"Meta-MKL · tuned learns from your {count} related tasks, then finds β on halves of your target."
+    expected = upload_seconds(prepared)
+    weights = data.compute(
+        "uploaded_weights", prepared.digest, lambda progress: upload_weights(prepared, progress=progress),
+        "Learning from your related tasks…", expected, ask,
+    )  # fmt: skip
+    if weights is None:
+        return f"Which of your **{count}** related tasks would a test trust?"
+    show_weights(weights, 0)
+    show_more(weights, 0)
+    return weights.finding(0)
 
 
-def show_more(result: WeightsResult, study: WeightsStudy) -> None:
-    """Offer what is behind the weights: three more charts, and the numbers."""
-    show_folded("How β varies, and why", "weights_variation", lambda: show_variation(result, study))
-    columns = MIXTURES[study.method]
-    names = {column: label_of(name) if len(columns) == 1 else f"{name}: {column}" for column, name in columns.items()}
-    table = result.table.rename(columns=names)
-    show_folded("Table", "weights_table", lambda: show_table(table))
-
-
-def show_table(table: pd.DataFrame) -> None:
-    """Show all numbers of the first training sample."""
-    st.dataframe(table, hide_index=True, width="stretch")
-
-
-def show_shares(features: LearnedFeatures) -> None:
-    """Show how the share of the learned features changes with the number of training rows."""
-    st.header("How far the learned features are trusted", anchor=False)
-    chart(share_figure(features.shares), "weights_share", "Share of the learned features against m_tr per mode.")
-    st.caption(f"Their share of the statistic's spread if P = Q. The Gaussian kernels have the rest. {features.senses}")
+def show_more(weights: Weights, m_tr: int) -> None:
+    """Offer the numbers, and what the mixtures are."""
+    table = weights.summary(m_tr)
+    show_folded("Table", "weights_table", lambda: show_upload_table(table))
+    show_folded("What is mixed", "weights_mixed", explain_mixtures)
 
 
 def explain_mixtures() -> None:
-    """Say what the two mixtures learn, and from what."""
+    """Say what the mixtures learn, and from what."""
     st.markdown(
-        r"Two tests mix kernels learned from related tasks, $k_\beta=\sum_i\beta_i k_i$. They learn β from a few "
-        "training rows of the target. Meta-MKL maximises Ĵ, the signal over noise that determines power. "
-        "Feature-MKL also estimates how similar the target is to the related tasks.\n\n"
-        + choice_sentences(list(MIXTURES))
+        r"A mixture tests with $k_\beta=\sum_i\beta_i k_i$, β ≥ 0. Each $k_i$ was learned from a related task. "
+        "Meta-MKL finds the β with the largest Ĵ, the signal over noise that determines power, on m_tr rows of the "
+        "target; Meta-MKL-A weighs all kernels equally and needs no such rows. Feature-MKL also estimates how similar "
+        "the target is to the related tasks.\n\n" + choice_sentences([MIXTURE, FEATURES])
     )
 
 
 def main() -> None:
     """Show the page."""
-    page_title("Weights")
-    said, place, body = st.container(), st.container(), st.container()
-    more = st.expander("More settings")
-    with place:
-        setting = ask_setting(more, ("hdgm",))
-        left, middle, right = st.columns(3, vertical_alignment="bottom")
-        with left:
-            method = METHOD.draw()
-        with middle:
-            m_tr = M_TR.draw()
-        with right:
-            view = VIEW.draw()
-    with more:
-        values = ask_controls(controls_under("weights_", *CONTROLS))
-    study = WeightsStudy(
-        method=method,
-        closeness=setting.closeness,
-        n_tasks=setting.n_tasks,
-        delta=float(setting.settings["delta"]),
-        m_tr=m_tr,
-        seed=setting.seed,
-        **values,
-    )
+    page_title("β weights", sidebar=True)
+    headline, right = st.columns([3, 2], gap="medium", vertical_alignment="center")
+    body = st.container()
+    setting = ask_setting(PLANES)
+    with right:
+        choice = CHOICE.draw()
     with body:
-        job = watch_study("weights", study, "Learning from the related tasks…", study.expected_seconds, study.shipped())
-        shown = latest_of_page("weights", study, job.result if job.state == "done" else None)
-        with said:
-            waiting = "Nothing is computed yet." if job.state == "asked" else "Learning from the related tasks…"
-            page_finding(f"{shown.before}{shown.result.finding(shown.settings)}" if shown else waiting)
-        if shown is not None:
-            with shown.marked():
-                show_weights(shown.result, shown.settings, view)
-            if shown.settings.shipped() is not None:
-                st.caption(SHIPPED)
-            show_more(shown.result, shown.settings)
-    show_folded("What is mixed", "weights_mixed", explain_mixtures)
+        finding = show_uploaded() if choice == YOURS else show_setting(setting, choice)
+    with headline:
+        page_finding(finding)
 
 
 run_page(main)

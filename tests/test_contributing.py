@@ -1,7 +1,7 @@
 """The checklist of CONTRIBUTING.md: one entry makes a method known everywhere."""
 
 from m2st_core.commands.own_data import names_by_origin
-from m2st_core.dashboard.power.controls import compared_methods
+from m2st_core.dashboard.explore.sweeps import method_groups
 from m2st_core.figures.theme import look_of
 from m2st_core.kernels.distance import GaussianKernel, median_width
 from m2st_core.permutation.fitted import KernelTest
@@ -34,7 +34,7 @@ def test_a_new_method_is_one_entry(monkeypatch):
     monkeypatch.setitem(METHODS, toy.name, toy)
     assert toy.name in names_by_origin()
     assert look_of(toy.name) == LOOK and label_of(toy.name) == toy.name
-    assert toy.name in compared_methods().options
+    assert toy.name in method_groups()["Without related tasks"]
     usual, costly = (predict_cost(SweepSpec(methods=(name,), m_te=(100,), repeats=1)) for name in ("MMD-M", toy.name))
     assert costly.seconds > 20 * usual.seconds
     result = two_sample_test(range(20), range(40, 60), toy.name)

@@ -347,15 +347,30 @@ def _others(related: RelatedTasks, position: int) -> RelatedTasks:
     return related.packed(np.delete(np.arange(len(related.names)), position))
 
 
+def gamma_by_task(
+    related: RelatedTasks, tasks: Sequence[str], *, progress: Progress | None = None
+) -> dict[str, Relatedness]:
+    """Compute γ̂ of each of these tasks to the most related of a few others; of none if they have too many columns."""
+    if related.rows.shape[-1] > MOST_COLUMNS:
+        return {}
+    found = {}
+    for index, position in enumerate(map(related.names.index, tasks)):
+        stage = part_of(progress, index / len(tasks), (index + 1) / len(tasks))
+        task, others = related.task(position), _others(related, position)
+        found[tasks[index]] = relatedness(task, others, restarts=2, max_tasks=3, steps=30, progress=stage)
+    return found
+
+
 def left_out_gamma(related: RelatedTasks, left_out: Sequence[str], *, progress: Progress | None = None) -> str:
     """Say how far γ̂ is of at most three left-out tasks to the most related of a few others, without the target."""
-    if related.rows.shape[-1] > MOST_COLUMNS:
+    return gamma_sentence(gamma_by_task(related, left_out[:MOST_LEFT_OUT], progress=progress))
+
+
+def gamma_sentence(by_task: Mapping[str, Relatedness]) -> str:
+    """Say how many of these left-out tasks are unlike the most related of a few others."""
+    found = by_task.values()
+    if not found:
         return f"γ̂ is not computed for more than {MOST_COLUMNS} columns."
-    chosen, found = left_out[:MOST_LEFT_OUT], []
-    for index, position in enumerate(map(related.names.index, chosen)):
-        stage = part_of(progress, index / len(chosen), (index + 1) / len(chosen))
-        task, others = related.task(position), _others(related, position)
-        found.append(relatedness(task, others, restarts=2, max_tasks=3, steps=30, progress=stage))
     gammas, above = [measured.gamma() for measured in found], sum(measured.stands_out for measured in found)
     unlike = {0: "None is", 1: "One is"}.get(above, f"{above} are")
     return (

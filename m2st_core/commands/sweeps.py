@@ -19,7 +19,7 @@ from m2st_core.figures.relatedness import gamma_figure
 from m2st_core.paper.experiments import GAMMA, PAPER, PUBLISHED_RULES, Layer, run_gamma, summarise_gamma
 from m2st_core.paper.published import published_gamma, with_published
 from m2st_core.paper.results import take_over_results
-from m2st_core.studies.power import add_shipped, shipped_results, sweep_figure
+from m2st_core.studies.power import sweep_figure
 from m2st_core.sweeps.cost import predict_cost
 from m2st_core.sweeps.database import StoreError
 from m2st_core.sweeps.executors import Executor, make_executor
@@ -78,8 +78,7 @@ def run_runs(options: argparse.Namespace) -> None:
         _list_runs(store)
         return
     if options.action == "collect":
-        runs, cells, learners = store.collect(0, orphans=True, shipped=shipped_results())
-        add_shipped(store)
+        runs, cells, learners = store.collect(0, orphans=True)
         print(f"Removed for good: {runs} deleted runs, {cells} cells and {learners} learners that no run has.")
         return
     if not options.run:

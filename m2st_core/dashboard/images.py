@@ -15,8 +15,8 @@ from m2st_core.analysis.images import PIXEL_SIDE, compare_images
 from m2st_core.analysis.pictures import contact_sheets
 from m2st_core.analysis.plan import Outcome
 from m2st_core.analysis.report import html_report
+from m2st_core.dashboard.explore.results import show_figure, show_power_table
 from m2st_core.dashboard.jobs.jobs import watch_job
-from m2st_core.dashboard.power.results import show_figure, show_power_table
 from m2st_core.dashboard.widgets.controls import Control
 from m2st_core.dashboard.widgets.page import as_text, chart, download, show_answer, show_folded
 from m2st_core.data.images.efficientnet import missing_weights

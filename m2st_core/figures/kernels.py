@@ -9,42 +9,23 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from m2st_core.figures.theme import (
+    DIVERGING,
     NULL_COLOUR,
     OBSERVED_COLOUR,
     P_COLOUR,
     Q_COLOUR,
     WITH_RELATED,
     colour_of,
+    equal_aspect,
     figure_label,
     hatched,
     laid_out,
-    one_line_each,
 )
-from m2st_core.testing.methods import label_of
 
-MARKS = ("", "circle-open", "diamond-open", "line-ns")
-TRAINING_ROWS = "training rows m_tr per mode"
-
-
-def weights_figure(table: pd.DataFrame, methods: Mapping[str, str], *, x_title: str = "weight β") -> go.Figure:
-    """Draw weights by ``kernel``, in the order of the table: bars for the first of ``methods``, marks for the others.
-
-    ``methods`` names them by column. A bar or mark has the index of its row, so that a click identifies the kernel.
-    """
-    figure = go.Figure()
-    for index, (column, method) in enumerate(methods.items()):
-        name = label_of(method) if len(methods) == 1 else f"{label_of(method)}: {column}"
-        shared = {
-            "x": table[column], "y": table["kernel"], "orientation": "h", "name": name, "showlegend": True,
-            "hovertemplate": "%{y}: %{x:.3f}<extra>" + name + "</extra>",
-        }  # fmt: skip
-        if index == 0:
-            figure.add_bar(marker={"color": colour_of(method)}, **shared)
-        else:
-            marker = {"color": NULL_COLOUR, "symbol": MARKS[index % len(MARKS)], "size": 11, "line": {"width": 2}}
-            figure.add_scatter(mode="markers", marker=marker, **shared)
-    figure.update_layout(bargap=0.3, clickmode="event+select")
-    return one_line_each(figure, len(table), x_title=x_title, line=28)
+EMPTY = "rgba(127,133,142,0.10)"  # behind a bar: the place of a click
+CHOSEN = "rgba(109,59,191,0.22)"
+PICTURES = 0.36  # of a chart's height, below its bars
+RANKS = ("largest", "second", "third", "all others")
 
 
 def bars_figure(
@@ -67,45 +48,6 @@ def bars_figure(
     )  # fmt: skip
     laid_out(figure, x_title=x_title, y_title="", height=120 + 26 * len(names))
     return figure.update_yaxes(tickvals=lines, ticktext=labels, autorange="reversed")
-
-
-def criterion_figure(table: pd.DataFrame, method: str) -> go.Figure:
-    """Draw each kernel's Ĵ on the target's training rows, in the order of the table and the method's colour."""
-    figure = go.Figure()
-    figure.add_vline(x=0, line={"color": NULL_COLOUR, "dash": "dot"})
-    figure.add_scatter(
-        x=table["criterion"], y=table["kernel"], mode="markers", name="Ĵ", marker={"size": 10, "symbol": "diamond",
-        "color": colour_of(method)}, hovertemplate="%{y}: Ĵ = %{x:.3f}<extra></extra>",
-    )  # fmt: skip
-    return one_line_each(figure, len(table), x_title="Ĵ on the training rows")
-
-
-def weight_spread_figure(repeats: pd.DataFrame, method: str) -> go.Figure:
-    """Draw how a method's weights vary over training samples: a box with its points for each ``kernel``."""
-    figure = go.Figure()
-    for kernel, group in repeats.groupby("kernel", sort=False):
-        figure.add_box(
-            x=group["weight"], name=str(kernel), boxpoints="all", jitter=0.4, pointpos=0, marker={"size": 4},
-            orientation="h", line={"color": colour_of(method), "width": 1.5}, showlegend=False,
-        )  # fmt: skip
-    return one_line_each(figure, repeats["kernel"].nunique(), x_title="weight β")
-
-
-def share_figure(shares: pd.DataFrame) -> go.Figure:
-    """Draw the weight of Feature-MKL's learned features against ``m_tr``: training samples as marks, their mean."""
-    mean = shares.groupby("m_tr")["share"].mean()
-    figure = go.Figure()
-    figure.add_scatter(
-        x=shares["m_tr"], y=shares["share"], mode="markers", name="one training sample",
-        marker={"color": NULL_COLOUR, "symbol": "circle-open", "size": 8},
-    )  # fmt: skip
-    figure.add_scatter(
-        x=mean.index, y=mean, mode="lines+markers", name="mean",
-        line={"color": colour_of("Feature-MKL")}, marker={"size": 10, "symbol": "diamond"},
-    )  # fmt: skip
-    laid_out(figure, x_title=TRAINING_ROWS, y_title="share of the learned features", height=400)
-    figure.update_xaxes(type="log", tickvals=list(mean.index), ticktext=[f"{value:g}" for value in mean.index])
-    return figure.update_yaxes(range=[-0.02, 1.05])
 
 
 def training_figure(course: dict[str, list[float]]) -> go.Figure:
@@ -157,3 +99,129 @@ def class_witness_figure(table: pd.DataFrame) -> go.Figure:
 def _as_categories(names: Sequence[str] | pd.Series) -> list[str]:
     """Prefix a zero-width space, so that plotly does not read a digit as a number."""
     return [f"\u200b{name}" for name in names]
+
+
+def mixture_figure(
+    table: pd.DataFrame,
+    height: int = 380,
+    symbol: str = "Δ",
+    *,
+    measured: str = "beta",
+    method: str = "Meta-MKL",
+    pictures: np.ndarray | None = None,
+) -> go.Figure:
+    """Draw the weight of each base kernel, in the order of its task's strength: its mean over repeats, and each repeat.
+
+    ``table`` has the columns kernel, repeat, beta (or another one that is ``measured``), and strength or, without it,
+    name; β as used is drawn where it differs. A line is at the weight of a uniform mixture. With ``pictures``
+    (K, g, g), each kernel has its witness below its bar. The last trace has a place to click for each kernel.
+    """
+    grouped = table.groupby("kernel")
+    mean, strength = grouped[measured].mean(), grouped["strength"].mean()
+    named = bool(strength.isna().any())
+    full = list(grouped["name"].first()) if named else [f"{symbol} = {value:.3f}" for value in strength]
+    figure = go.Figure()
+    figure.add_bar(
+        x=mean.index, y=mean, marker={"color": colour_of(method)}, showlegend=False, hoverinfo="skip", name="mean"
+    )
+    figure.add_scatter(
+        x=table["kernel"], y=table[measured], mode="markers", showlegend=False, hoverinfo="skip", name="repeats",
+        marker={"color": NULL_COLOUR, "symbol": "circle-open", "size": 6},
+    )  # fmt: skip
+    used = grouped["used"].mean() if measured == "beta" and "used" in table else mean
+    if not np.allclose(used, mean):
+        figure.add_scatter(
+            x=mean.index, y=used, mode="markers", showlegend=False, hoverinfo="skip", name="used",
+            marker={"symbol": "line-ew", "size": 26, "line": {"width": 4, "color": OBSERVED_COLOUR}},
+        )  # fmt: skip
+    uniform, top = (
+        1 / max(1, len(mean)),
+        max(1.06 if pictures is not None else 0.0, 1.06 * float(table[measured].max())),
+    )
+    if measured == "beta":
+        figure.add_hline(y=uniform, line={"color": NULL_COLOUR, "dash": "dot", "width": 2})
+    words = "mean β" if measured == "beta" else "mean share"
+    values = [
+        f"{words} = {value:.2f}" + (f", used: {at_test:.2f}" if not np.allclose(used, mean) else "")
+        for value, at_test in zip(mean, used, strict=True)
+    ]
+    labels = [f"{figure_label(name)}: {value}" for name, value in zip(full, values, strict=True)]
+    figure.add_bar(
+        x=mean.index, y=[top] * len(mean), customdata=labels, showlegend=False, name="kernel",
+        marker={"color": EMPTY}, hovertemplate="%{customdata}<extra></extra>",
+        selected={"marker": {"color": CHOSEN, "opacity": 1}}, unselected={"marker": {"opacity": 1}},
+    )  # fmt: skip
+    for trace in figure.data[:-1]:
+        trace.update(unselected={"marker": {"opacity": 1}})
+    ticks = [figure_label(name, 12) for name in full] if named else [f"{value:.2f}" for value in strength]
+    x_title = "" if named else f"{symbol} of the kernel's related task"
+    laid_out(figure, x_title=x_title, y_title="β" if measured == "beta" else "share", height=height)
+    figure.update_xaxes(tickvals=list(mean.index), ticktext=ticks, showgrid=False)
+    figure.update_layout(margin_t=10, bargap=0.16, barmode="overlay", clickmode="event+select", dragmode=False)
+    figure.update_yaxes(range=[0, top])
+    if pictures is not None:
+        _draw_pictures(figure, pictures)
+    return figure
+
+
+def _draw_pictures(figure: go.Figure, maps: np.ndarray) -> None:
+    """Draw a small picture below each bar, its colours full at its own largest value."""
+    count, lines, columns = maps.shape
+    shown = maps / np.nan_to_num(np.abs(maps)).max(axis=(1, 2), keepdims=True).clip(min=1e-12)
+    gap = np.full((lines, 1), np.nan)
+    x = [k + offset for k in range(count) for offset in (*np.linspace(-0.42, 0.42, columns), 0.5)]
+    z = np.concatenate([part for picture in shown for part in (picture, gap)], axis=1)
+    figure.add_heatmap(
+        x=x, y=np.arange(lines), z=z.round(3), zmin=-1, zmax=1, colorscale=DIVERGING, showscale=False,
+        hoverinfo="skip", xaxis="x", yaxis="y2", name="pictures",
+    )  # fmt: skip
+    figure.data = (*figure.data[:-2], figure.data[-1], figure.data[-2])  # what is clicked stays last
+    figure.update_layout(
+        yaxis={"domain": [PICTURES + 0.03, 1]},
+        yaxis2={"domain": [0, PICTURES], "visible": False, "fixedrange": True, "showgrid": False},
+        xaxis={"anchor": "y2"},
+    )
+
+
+def rank_figure(ranked: pd.DataFrame, now: int, method: str, x_title: str, height: int) -> go.Figure:
+    """Draw how much of the weight the largest kernel of a repeat has, the second, the third and all others, by m_tr.
+
+    ``ranked`` has a row for each m_tr and a column for each rank. The size ``now`` is bold.
+    """
+    others = ranked.iloc[:, len(RANKS) - 1 :].sum(axis=1)
+    figure, sizes = go.Figure(), [f"{size:g}" for size in ranked.index]
+    ticks = [f"<b>{size:g}</b>" if size == now else f"{size:g}" for size in ranked.index]
+    for place, (rank, shade) in enumerate(zip(RANKS, (1.0, 0.6, 0.35, 0.14), strict=True)):
+        if place >= ranked.shape[1]:
+            continue
+        values = others if rank == RANKS[-1] else ranked[place]
+        figure.add_bar(
+            x=sizes, y=values, name=rank, showlegend=False,
+            marker={"color": colour_of(method), "opacity": shade},
+            text=[f"{100 * value:.0f} %" for value in values] if place == 0 else None, textposition="inside",
+            insidetextanchor="middle", textfont={"color": "white", "size": 13}, textangle=0,
+            hovertemplate=f"m_tr = %{{x}}, {rank}: %{{y:.0%}}<extra></extra>",
+        )  # fmt: skip
+    laid_out(figure, x_title=x_title, y_title="", height=height)
+    figure.update_xaxes(type="category", tickvals=sizes, ticktext=ticks)
+    figure.update_layout(barmode="stack", bargap=0.2, margin_t=4)
+    return figure.update_yaxes(range=[0, 1.001], tickformat=".0%", nticks=3)
+
+
+def map_figure(values: np.ndarray, axes: tuple[np.ndarray, np.ndarray], height: int) -> go.Figure:
+    """Draw a witness (g, g) without scales: P's colour where it is positive, Q's where negative, nothing at NaN."""
+    largest = float(np.nanmax(np.abs(values))) or 1.0
+    figure = go.Figure()
+    figure.add_heatmap(
+        x=axes[0], y=axes[1], z=values, zmin=-largest, zmax=largest, colorscale=DIVERGING, showscale=False,
+        hovertemplate="%{x:.2f}, %{y:.2f}: %{z:.2g}<extra></extra>", zsmooth=False,
+    )  # fmt: skip
+    figure.add_contour(
+        x=axes[0], y=axes[1], z=values, contours={"start": 0, "end": 0, "size": 1, "coloring": "none"},
+        line={"color": NULL_COLOUR, "dash": "dot", "width": 1.5}, showscale=False, hoverinfo="skip", showlegend=False,
+    )  # fmt: skip
+    laid_out(figure, x_title="", y_title="", height=height)
+    figure.update_layout(margin={"l": 0, "r": 0, "t": 4, "b": 4})
+    figure.update_xaxes(visible=False, fixedrange=True)
+    figure.update_yaxes(visible=False, fixedrange=True)
+    return equal_aspect(figure, float(np.ptp(axes[0])), float(np.ptp(axes[1])))

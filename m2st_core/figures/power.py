@@ -36,13 +36,27 @@ LAYERS = {
     "tuned": ("the same, tuned", "circle-open"),
     "ours": ("ours", "square"),
 }
+MOST_ENDS = 14  # curves that are named at their ends; more have a legend
+NAME_STEP = 0.048  # of power, between two names
 GROUP_STEP = 12  # columns from one group of dots to the next
 REJECTED = "share of test samples rejected"
 
 
-def power_figure(table: pd.DataFrame, *, size_unit: str = "per mode") -> go.Figure:
-    """Draw power against m_te with bands of ± one standard error; published values are open diamonds."""
-    return _power_curves(table, "m_te", f"test rows m_te {size_unit}")
+def power_figure(
+    table: pd.DataFrame, size_unit: str = "per mode", sizes: Sequence[int] = (), marked: int | None = None
+) -> go.Figure:
+    """Draw power against m_te with bands of ± one standard error; published values are open diamonds.
+
+    The axis spans ``sizes``, so that it stays while the curves fill it. A line marks the size ``marked``.
+    """
+    figure = _power_curves(table, "m_te", f"test rows m_te {size_unit}")
+    spanned = [*sizes, *table["m_te"].astype(float)]
+    if spanned:
+        margin = 0.03 * (max(spanned) - min(spanned)) or 1
+        figure.update_xaxes(range=[min(spanned) - margin, max(spanned) + margin])
+    if marked is not None and spanned and min(spanned) <= marked <= max(spanned):
+        figure.add_vline(x=marked, line={"color": NULL_COLOUR, "dash": "dot", "width": 1})
+    return figure
 
 
 def total_rows_figure(table: pd.DataFrame, *, size_unit: str = "per mode") -> go.Figure:
@@ -60,18 +74,59 @@ def tasks_figure(table: pd.DataFrame) -> go.Figure:
 def _power_curves(table: pd.DataFrame, x: str, x_title: str, also: Sequence[str] = ()) -> go.Figure:
     figure = go.Figure()
     keys = ["method", *also, *(key for key in SETTINGS if key != x and table[key].nunique() > 1)]
+    ends: dict[str, tuple[float, float, str]] = {}
     for (method, *values), group in table.groupby(keys, dropna=False, sort=False):
-        group = group.sort_values(x)
-        _add_curve(figure, method, _named(method, keys[1:], values), group, x)
-        points = group.dropna(subset=["published"]).drop(columns="error")
+        group, name = group.sort_values(x), _named(method, keys[1:], values)
+        _add_curve(figure, method, name, group, x)
+        ends[name] = float(group[x].iloc[-1]), float(group["rate"].iloc[-1]), colour_of(method)
+        points = group.dropna(subset=["published"]) if "published" in group else group[:0]
         if len(points):
-            points = points.rename(columns={"published": "power", "published_error": "std_error"})
+            points = points.drop(columns="error").rename(columns={"published": "power", "published_error": "std_error"})
             _add_published(figure, method, points, x)
-    return _rejection_layout(figure, x_title)
+    if len(ends) > MOST_ENDS:
+        return _rejection_layout(figure, x_title)
+    name_ends(_rejection_layout(figure, x_title), ends).layout.margin.t = 10
+    for trace in figure.data:
+        trace.showlegend = False
+    return figure
+
+
+def name_ends(figure: go.Figure, ends: Mapping[str, tuple[float, float, str]], step: float = NAME_STEP) -> go.Figure:
+    """Write each curve's name to the right of its end (x, y, colour), moved apart where ends are closer than a step."""
+    heights = _spread([rate for _, rate, _ in ends.values()], step)
+    for (name, (_, _, colour)), height in zip(ends.items(), heights, strict=True):
+        figure.add_annotation(
+            x=1, xref="paper", y=height, text=f'<span style="color:{colour}">{name}</span>', xanchor="left",
+            yanchor="middle", showarrow=False, xshift=6, font={"size": 13},
+        )  # fmt: skip
+    longest = max(map(len, ends), default=0)
+    figure.layout.margin.r = max(figure.layout.margin.r, min(200, 16 + 8 * longest))
+    return figure
+
+
+def _spread(values: Sequence[float], step: float) -> list[float]:
+    """The values, moved as little as a pass from below and one from above need for gaps of at least ``step``.
+
+    >>> [round(float(value), 2) for value in _spread([0.5, 0.51, 0.9], 0.1)]
+    [0.46, 0.56, 0.9]
+    """
+    order = np.argsort(values, kind="stable")
+    groups: list[list[float]] = []  # centre and count of names that touch
+    for value in np.asarray(values, dtype=float)[order]:
+        groups.append([value, 1])
+        while len(groups) > 1 and groups[-1][0] - groups[-2][0] < step * (groups[-1][1] + groups[-2][1]) / 2:
+            centre, count = groups.pop()
+            before, number = groups[-1]
+            groups[-1] = [(centre * count + before * number) / (count + number), count + number]
+    placed = [centre + (index - (count - 1) / 2) * step for centre, count in groups for index in range(int(count))]
+    result = np.empty(len(placed))
+    result[order] = placed
+    return [float(value) for value in result]
 
 
 def add_earlier(figure: go.Figure, table: pd.DataFrame, name: str, *, pinned: bool) -> None:
-    """Add curves of other settings, named by method and settings: pinned ones are thin, others pale."""
+    """Add curves of other settings, named in a legend by method and settings: pinned ones are thin, others pale."""
+    figure.layout.margin.t, figure.layout.showlegend = 40, True
     for method, group in table.groupby("method", sort=False):
         group, label = group.sort_values("m_te"), f"{'' if pinned else 'pale: '}{label_of(method)}, {name}"
         figure.add_scatter(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import pandas as pd
@@ -151,15 +151,21 @@ class GammaCell:
 
     closeness: float
     rows: int  # per half and sample; the paper's 4,000 change γ̂ little
-    tasks: int  # of 100, at random
+    tasks: int  # of all, at random
     restarts: int
     steps: int
     seed: int = 0
+    of_tasks: int = 100  # N
 
     @property
     def key(self) -> str:
         """The hash under which its rows are stored."""
-        return digest({"γ̂ and its noise floor": asdict(self)})
+        usual = {"of_tasks": 100}
+        return digest({"γ̂ and its noise floor": {k: v for k, v in asdict(self).items() if usual.get(k) != v}})
+
+    def with_tasks(self, count: int) -> GammaCell:
+        """The same for another number of related tasks."""
+        return replace(self, of_tasks=count)
 
 
 GAMMA = {
@@ -176,7 +182,7 @@ def measure_gamma(cell: GammaCell, device: str, progress: Progress | None = None
     streams = Streams(cell.seed).child("gamma")
     measured = relatedness(
         make_task("hdgm", delta=0.7).sample(2 * cell.rows, seed=streams.child("target").seed),
-        hdgm_related_tasks(cell.closeness, 100, 2 * cell.rows, seed=streams.child("meta-tasks").seed),
+        hdgm_related_tasks(cell.closeness, cell.of_tasks, 2 * cell.rows, seed=streams.child("meta-tasks").seed),
         restarts=cell.restarts,
         max_tasks=cell.tasks,
         steps=cell.steps,

@@ -75,6 +75,16 @@ def results_of(
     return results, problems
 
 
+def reproduction_rows(folder: Path | None = None) -> pd.DataFrame:
+    """Every cell of the files of this version once: its task, its place in the grid, rejections and tests."""
+    tables = [pd.DataFrame(columns=["task", "null", *CELL, "rejections", "tests"])]
+    for file in _files(folder or FOLDER):
+        rows, spec = pd.read_csv(file.path), file.spec
+        rows = rows[~rows["method"].isin(file.revised)]
+        tables.append(rows.assign(task=spec.task, null=spec.null, tests=spec.tests))
+    return pd.concat(tables[1:] or tables).drop_duplicates(["task", "null", *CELL], ignore_index=True)
+
+
 def _committed(spec: SweepSpec, cells: list[tuple[Cell, int, str]]) -> CommittedResults:
     """The results in these cells of a sweep."""
     repeats = Counter(_identity(vars(cell))[:-1] for cell, _, _ in cells)

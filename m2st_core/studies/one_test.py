@@ -1,62 +1,30 @@
-"""The setting that the pages of the Lab share, and one test in it."""
+"""One test at the setting of Explore."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from dataclasses import dataclass, fields, is_dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from m2st_core.data import TASKS, make_task
+from m2st_core.data import TASKS
 from m2st_core.progress import part_of
+from m2st_core.studies.explore import MIXTURE, ROWS_PER_TASK, ExploreSetting
 from m2st_core.studies.power import SYMBOLS, words_of
 from m2st_core.studies.shipped import Shipped, load_shipped
 from m2st_core.sweeps.cost import fit_seconds, machine_factor, predict_cost
 from m2st_core.sweeps.spec import SweepSpec
-from m2st_core.tasks import Setting, Task
 from m2st_core.testing.meta import MetaLearner, meta_train
-from m2st_core.testing.methods import METHODS, label_of
+from m2st_core.testing.methods import METHODS
 from m2st_core.testing.two_sample import two_sample_test
-from m2st_core.types import BASELINE, DEFAULT_TAUGHT_TEST, Progress, TestResult, TwoSample
+from m2st_core.types import BASELINE, GENERIC_TEST, Progress, TestResult, TwoSample
 
-ROWS_PER_TASK = 50  # per mode for HDGM, per sample elsewhere
 LEARNERS_KEPT = 16
 REFERENCE_ROWS, FIT_GROWTH = 200, 2.5  # pooled training rows of a predicted fit, and the exponent for more of them
 LEARNING = 0.9  # share of the time that learning takes
 _learners: dict[Hashable, MetaLearner] = {}
-
-
-@dataclass(frozen=True)
-class LabSetting:
-    """A task with its parameters, its related tasks, and the seed."""
-
-    task: str = "hdgm"
-    parameters: tuple[tuple[str, Setting], ...] = tuple((one.name, one.default) for one in TASKS["hdgm"].parameters)
-    closeness: float = 0.3
-    n_tasks: int = 100
-    seed: int = 0
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The parameters of the task by name."""
-        return dict(self.parameters)
-
-    @property
-    def rows(self) -> int:
-        """Rows of each sample of a related task."""
-        return ROWS_PER_TASK * TASKS[self.task].rows_per_size
-
-    def target(self, null: bool = False) -> Task:
-        """The task that the samples are drawn from."""
-        return make_task(self.task, null=null, **self.settings)
-
-    def related_tasks(self) -> Mapping[str, TwoSample]:
-        """Draw the related tasks."""
-        return self.target().draw_related_tasks(
-            closeness=self.closeness, n_tasks=self.n_tasks, rows=self.rows, seed=self.seed
-        )
 
 
 @dataclass(frozen=True)
@@ -83,19 +51,31 @@ class OneTest:
 class SingleTest:
     """The settings of one test on one pair of samples. They are hashable, so they also identify the job."""
 
-    setting: LabSetting = LabSetting()
+    setting: ExploreSetting = ExploreSetting()
     null: bool = False
-    n: int = 100
-    m: int = 100
-    method: str = DEFAULT_TAUGHT_TEST
+    n: int = 500
+    m: int = 500
+    method: str = MIXTURE
     alpha: float = 0.05
     n_permutations: int = 999
-    train_fraction: float = 0.5
+    train_fraction: float = 0.2
+
+    @classmethod
+    def at(cls, setting: ExploreSetting, n: int = 0, m: int = 0, **values: Any) -> SingleTest:
+        """The test at a setting: its m_tr and m_te are all rows of a sample, or give the shares of n and m rows."""
+        rows = setting.rows_per_size * (setting.m_tr + setting.m_te)
+        share = min(0.99, max(0.01, setting.m_tr / (setting.m_tr + setting.m_te)))
+        return cls(setting, n=n or rows, m=m or rows, train_fraction=share, **values)
 
     @property
     def learns(self) -> bool:
         """Whether the method learns from related tasks."""
         return METHODS[self.method].uses_related_tasks
+
+    @property
+    def baseline(self) -> str:
+        """The test without related tasks beside it: the usual one of the paper's field beside its tests."""
+        return GENERIC_TEST if METHODS[self.method].origin == "paper" else BASELINE
 
     @property
     def expected_seconds(self) -> float:
@@ -156,7 +136,7 @@ class SingleTest:
             return OneTest(two_sample_test(x, y, self.method, **shared, progress=progress))
         learner = self.learner(part_of(progress, 0, LEARNING))
         result = learner.test(x, y, **shared, progress=part_of(progress, LEARNING, 1))
-        return OneTest(result, two_sample_test(x, y, BASELINE, **shared))
+        return OneTest(result, two_sample_test(x, y, self.baseline, **shared))
 
     def as_python(self) -> str:
         """A script that gives the same result."""
@@ -189,16 +169,11 @@ def _shipped_test() -> OneTest:
     return OneTest.unpacked(load_shipped("one_test"))
 
 
-def method_words(name: str) -> str:
-    """A method in a list: whether it learns from related tasks, if it does."""
-    return f"{label_of(name)} · with related tasks" if METHODS[name].uses_related_tasks else label_of(name)
-
-
 def former_words(former: Hashable, now: Hashable) -> str:
     """What the former settings of a study had where the present ones differ; empty if nothing differs.
 
-    >>> former_words(SingleTest(), SingleTest(LabSetting(closeness=0.5), n=40, method="MMD-M"))
-    'Meta-FUSE (ours), C=0.3, n=100'
+    >>> former_words(SingleTest(), SingleTest(ExploreSetting(closeness=0.5), n=40, method="MMD-M"))
+    'Meta-MKL, C=0.3, n=500'
     """
     before, after = _leaves(former), _leaves(now)
     if before.get("task") != after.get("task"):  # its parameters are other ones

@@ -1,12 +1,11 @@
-"""Power curves: the shipped ones, their figure, their finding in one sentence, and names of runs by what differs."""
+"""Power curves: their figure, their finding in one sentence, and names of runs by what differs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
@@ -14,19 +13,13 @@ from m2st_core.data import TASKS, size_unit
 from m2st_core.figures.null import type_1_figure
 from m2st_core.figures.power import FIGURES, power_figure, total_rows_figure
 from m2st_core.numbers import null_band, wilson_interval
-from m2st_core.sweeps.cells import CellResult
-from m2st_core.sweeps.grid import grid_of
+from m2st_core.studies.explore import DEFAULT_SWEEP
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.store import Store
 from m2st_core.sweeps.summary import summarise
 from m2st_core.tasks import IndependentTask
 from m2st_core.testing.methods import METHODS, label_of
 
-DEFAULT = SweepSpec(
-    methods=("Meta-WiTS", "Meta-Witness", "MMD-M"), m_te=(10, 20, 30, 50, 100, 200), repeats=4, tests=50
-)
-CLOSENESSES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
-SHIPPED = Path(__file__).with_name("shipped_power.csv")
 ENOUGH = 0.8  # the power that a planned study usually asks for
 SYMBOLS: dict[
     str, str | Callable[[str], str]
@@ -50,71 +43,92 @@ SYMBOLS: dict[
 NAMED = ("closeness", "n_tasks")  # in the name of every run that learns from related tasks
 
 
-def shipped_specs() -> tuple[SweepSpec, SweepSpec]:
-    """The sweeps whose cells are shipped: power at each closeness, and the type-I error at the default one."""
-    return DEFAULT.with_(closeness=CLOSENESSES), DEFAULT.with_(null=True)
-
-
-@cache
-def shipped_results() -> dict[str, CellResult]:
-    """The shipped results by the keys of their cells."""
-    if not SHIPPED.exists():
-        return {}
-    table = pd.read_csv(SHIPPED)
-    results = map(CellResult, table["rejections"].tolist(), table["tests"].tolist(), table["seconds"].tolist())
-    return dict(zip(table["key"], results, strict=True))
-
-
-def add_shipped(store: Store) -> None:
-    """Put the shipped cells into the store. Cells of another version have other keys and are left out."""
-    cells = {key: cell for spec in shipped_specs() for key, cell in grid_of(spec).cells.items()}
-    known, shipped = store.cells.results(cells), shipped_results()
-    store.cells.add((cells[key], shipped[key]) for key in cells.keys() & shipped.keys() - known.keys())
-
-
-def is_shipped(spec: SweepSpec) -> bool:
-    """Whether every cell of a sweep is shipped."""
-    return grid_of(spec).cells.keys() <= shipped_results().keys()
-
-
-def sweep_finding(spec: SweepSpec, rows: pd.DataFrame) -> str:
+def sweep_finding(spec: SweepSpec, rows: pd.DataFrame, marked: int | None = None) -> str:
     """Say what the cells of a sweep show: power, or whether the tests keep their level if P = Q."""
     task = TASKS[spec.task]
     same = issubclass(task, IndependentTask) and dict(spec.settings).get(task.strength) == task.same_at
     if (same or spec.null) and not rows.empty:
         return level_finding(level_table(rows), spec.alpha)
-    return power_finding(summarise(rows), size_unit(spec.task))
+    return power_finding(summarise(rows), spec.task, marked)
 
 
-def power_finding(table: pd.DataFrame, unit: str) -> str:
-    """Say which test needs the fewest rows for 80 % power, and what the best test of the other kind needs.
+def power_finding(table: pd.DataFrame, task: str, marked: int | None = None) -> str:
+    """Say how often the best of the paper's tests finds the difference, and whether a test without related tasks does.
 
-    ``table`` is a summary with one point per method and size.
+    ``table`` is a summary with one point per method and size. It is read at the size ``marked`` if that was measured by
+    the best test, and otherwise at the largest one. Where none of the paper's tests is there, the best other one leads.
     """
     if table.empty or table.duplicated(["method", "m_te"]).any():
         return ""
-    reached = table[table["rate"] >= ENOUGH].groupby("method")["m_te"].min()
-    last = table.loc[table.groupby("method")["m_te"].idxmax()].set_index("method")
-    order = sorted(last.index, key=lambda name: (reached.get(name, float("inf")), -last["rate"][name]))
-    best = order[0]
-    others = [name for name in order if _learns(name) != _learns(best)] or order[1:][-1:]
-    if best not in reached:
-        row = last.loc[best]
-        return (
-            f"No test reaches {_percent(ENOUGH)} power with {row['m_te']:.0f} rows {unit}. **{label_of(best)}** comes "
-            f"closest, with {_percent(row['rate'])}."
-        )
-    sentence = f"**{label_of(best)}** reaches {_percent(ENOUGH)} power with {reached[best]:.0f} test rows {unit}"
-    training = last["m_tr"][best]
-    sentence += "" if pd.isna(training) else f" and {training:.0f} training rows"
-    for other in others[:1]:
-        words = f"needs {reached[other]:.0f}" if other in reached else f"does not with {last['m_te'][other]:.0f}"
-        sentence += f". **{label_of(other)}** {words}"
-    return f"{sentence}."
+    learned = table["method"].map(_learns)
+    kinds = (learned & (table["origin"] == "paper"), learned, ~learned)
+    leading = table[next(kind for kind in kinds if kind.any())]
+    sizes = [int(size) for size in leading["m_te"].unique()]
+    size = marked if marked is not None and marked in sizes else max(sizes)
+    here = leading[leading["m_te"] == size].sort_values("rate", ascending=False, kind="stable")
+    best = here.iloc[0]
+    sentence = (
+        f"With {_rows_in_words(size, task)} to test, **{label_of(best['method'])}** finds the difference in "
+        f"**{_of_100(best['rate'])}** samples"
+    )
+    if len(here) > 1 and leading["origin"].eq("paper").all():
+        second = here.iloc[1]
+        sentence += f", {label_of(second['method'])} in {100 * second['rate']:.0f}"
+    others = table[~learned & (table["method"] != best["method"]) & (table["origin"] != "limit")]
+    return f"{sentence}. {_baseline_sentence(table[table['method'] == best['method']], others, size)}".strip()
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
+def _baseline_sentence(best: pd.DataFrame, others: pd.DataFrame, size: int) -> str:
+    """Compare a test with the strongest one without related tasks, at this size and at all that both have."""
+    at = others[others["m_te"] == size]
+    if at.empty or not _learns(best["method"].iloc[0]):
+        return ""
+    other, mine = at.loc[at["rate"].idxmax()], best[best["m_te"] == size].iloc[0]
+    name, there = label_of(other["method"]), f"finds it in {_of_100(other['rate'])}"
+    both = best.merge(others[others["method"] == other["method"]], on="m_te", suffixes=("", "_other"))
+    error = (mine["error"] ** 2 + other["error"] ** 2) ** 0.5
+    if (both["rate_other"] >= both["rate"]).all() and len(both) > 1:
+        return f"**{name}** uses no related tasks and is as good or better at every size: it {there}."
+    if other["rate"] > mine["rate"] - 2 * error:
+        return f"**{name}** uses no related tasks and is about as good: it {there}."
+    return f"The best test without related tasks, {name}, {there}."
+
+
+def _rows_in_words(size: int, task: str) -> str:
+    """A size in rows, per sample and, where a size counts rows per mode, per mode.
+
+    >>> _rows_in_words(200, "hdgm"), _rows_in_words(200, "blobs")
+    ('200 rows per mode (400 per sample)', '200 rows per sample')
+    """
+    each = TASKS[task].rows_per_size
+    return f"{size} rows {size_unit(task)}" + (f" ({each * size} per sample)" if each > 1 else "")
+
+
+def _of_100(rate: float) -> str:
+    return f"{100 * rate:.0f} of 100"
+
+
+def rows_for_power(table: pd.DataFrame, goal: float = ENOUGH) -> dict[str, str]:
+    """The size at which each method's curve reaches this power, by straight lines between its points.
+
+    >>> table = pd.DataFrame({"method": ["a", "a", "b"], "m_te": [50, 100, 50], "rate": [0.6, 1.0, 0.9]})
+    >>> rows_for_power(table), rows_for_power(table.assign(rate=0.1))
+    ({'a': '75', 'b': '≤ 50'}, {'a': 'over 100', 'b': 'over 50'})
+    """
+    words = {}
+    for method, group in table.groupby("method", sort=False):
+        group = group.sort_values("m_te")
+        sizes, rates = group["m_te"].to_numpy(float), group["rate"].to_numpy(float)
+        above = np.flatnonzero(rates >= goal)
+        if not len(above):
+            words[method] = f"over {sizes[-1]:.0f}"
+        elif above[0] == 0:
+            words[method] = f"≤ {sizes[0]:.0f}"
+        else:
+            last = above[0] - 1
+            share = (goal - rates[last]) / (rates[last + 1] - rates[last])
+            words[method] = f"{sizes[last] + share * (sizes[last + 1] - sizes[last]):.0f}"
+    return words
 
 
 def _learns(method: str) -> bool:
@@ -170,7 +184,7 @@ def words_of(entry: str, value: str) -> str:
 def difference_names(specs: Sequence[SweepSpec]) -> list[str]:
     """A name per spec that says where it differs from the others; their methods if nothing else differs.
 
-    >>> difference_names([DEFAULT, DEFAULT.with_(closeness=(0.5,))])
+    >>> difference_names([DEFAULT_SWEEP, DEFAULT_SWEEP.with_(closeness=(0.5,))])
     ['C=0.3', 'C=0.5']
     """
     values = [_entries(spec) for spec in specs]
@@ -186,7 +200,7 @@ def run_names(specs: Mapping[str, SweepSpec]) -> dict[str, str]:
 
     Runs that would have the same name are distinguished by where they differ.
     """
-    usual, names = _entries(DEFAULT), dict[str, str]()
+    usual, names = _entries(DEFAULT_SWEEP), dict[str, str]()
     for run, spec in specs.items():
         values = _entries(spec)
         always = NAMED if any(map(_learns, spec.methods)) else ()
@@ -203,7 +217,7 @@ def run_names(specs: Mapping[str, SweepSpec]) -> dict[str, str]:
     return names
 
 
-def sweep_figure(spec: SweepSpec, table: pd.DataFrame, kind: str = "power") -> go.Figure:
+def sweep_figure(spec: SweepSpec, table: pd.DataFrame, kind: str = "power", marked: int | None = None) -> go.Figure:
     """The figure of a summary, drawn as the kind of experiment wants it. The band under P = Q is for the tests done."""
     if spec.null:
         ordered = table.sort_values(["method", "m_te"], kind="stable")
@@ -211,11 +225,7 @@ def sweep_figure(spec: SweepSpec, table: pd.DataFrame, kind: str = "power") -> g
     if kind == "total":
         return total_rows_figure(table, size_unit=size_unit(spec.task))
     draw = FIGURES.get(kind, power_figure)
-    if draw is not power_figure:
-        return draw(table)
-    margin = 0.05 * (max(spec.m_te) - min(spec.m_te)) or 1
-    sizes = [min(spec.m_te) - margin, max(spec.m_te) + margin]  # the whole grid, so that the axis stays while it fills
-    return power_figure(table, size_unit=size_unit(spec.task)).update_xaxes(range=sizes)
+    return draw(table) if draw is not power_figure else power_figure(table, size_unit(spec.task), spec.m_te, marked)
 
 
 def overlaid_power(runs: Mapping[str, SweepSpec], store: Store) -> pd.DataFrame:

@@ -1,88 +1,75 @@
-"""γ̂ and power against the closeness C, for one target and several sets of related tasks. Sizes are per mode."""
+"""γ̂ against the closeness C of a target of any family, and power against γ̂."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from m2st_core.analysis.related import sense_sentence, senses_of
-from m2st_core.data.synthetic import HDGM
-from m2st_core.device import resolve_device
+from m2st_core.data import make_task, size_unit
 from m2st_core.learners.relatedness import SAME_TASK_PAIRS, relatedness
 from m2st_core.progress import part_of
 from m2st_core.rng import Streams
-from m2st_core.studies.synthetic import DELTA, Rate, many_tests
+from m2st_core.studies.explore import CLOSENESSES, GRID, SIZES, ExploreSetting, shipped_rows
 from m2st_core.sweeps.cost import machine_factor
-from m2st_core.testing.meta import MetaLearner, meta_train
-from m2st_core.types import Progress
+from m2st_core.sweeps.summary import summarise
+from m2st_core.tasks import Setting
+from m2st_core.testing.methods import label_of
+from m2st_core.types import Progress, in_words
 
-ALPHA = 0.05
-BASE_SECONDS, STEP_SECONDS, ROWS_POWER = 2.3, 0.0098, 0.9  # per closeness, and per step of a kernel with 100 rows
-ROWS_PER_TASK = 100  # per sample of each related task that Meta-Witness learns from: 50 per mode
-
-
-@dataclass(frozen=True)
-class RelatednessResult:
-    """``curve`` has a row per closeness: γ̂ on both halves, its spread and noise floor, and power with its interval.
-
-    ``values`` has a row per γ̂_it. ``senses`` says at each closeness how many related tasks point the same way.
-    """
-
-    curve: pd.DataFrame
-    values: pd.DataFrame
-    senses: dict[float, str]
+META_TESTS, OTHER_TESTS = ("Meta-MKL", "Meta-KL"), ("MMD-O", "MMD-D")
+CLEAR = 2.0  # standard errors
+STEP_SECONDS, PAIR_SECONDS = 2.8e-3, 3.5e-8  # of a kernel: per step, and per pair of rows that Ĵ takes
 
 
 @dataclass(frozen=True)
 class RelatednessStudy:
-    """The settings. They are hashable, so they also identify the job."""
+    """What γ̂ at each closeness depends on. ``rows`` are those of each sample and half."""
 
-    rows: int
-    tasks: int
-    restarts: int
-    steps: int
+    task: str
+    parameters: tuple[tuple[str, Setting], ...]
     n_tasks: int
-    m_te: int
-    seed: int
-    delta: float = DELTA
-    tests: int = 60
-    closenesses: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5)
+    seed: int = 0
+    rows: int = 2_000
+    tasks: int = 5
+    restarts: int = 2
+    steps: int = 40
+    closenesses: tuple[float, ...] = (0.1, 0.3, 0.5)
 
     @property
     def expected_seconds(self) -> float:
-        """A prediction of the duration, from the kernels that γ̂ and its noise floor train."""
-        rounds = 1 + math.ceil(SAME_TASK_PAIRS / self.tasks)
-        steps = rounds * self.tasks * self.restarts * self.steps
-        seconds = BASE_SECONDS + STEP_SECONDS * steps * (self.rows / 100) ** ROWS_POWER
-        return machine_factor() * len(self.closenesses) * seconds
+        """A prediction of the duration, from the kernels that γ̂ and its noise floor train and measure."""
+        drawn = min(self.tasks, self.n_tasks)
+        pairs = drawn * math.ceil(SAME_TASK_PAIRS / drawn)
+        training = (drawn + pairs) * self.steps * STEP_SECONDS
+        measuring = 2 * (2 * drawn + pairs) * self.rows**2 * PAIR_SECONDS  # both halves, and one for the floor
+        return machine_factor() * len(self.closenesses) * self.restarts * (training + measuring)
 
-    def run(self, progress: Progress | None = None) -> RelatednessResult:
-        """Measure one closeness after another, with the same target."""
+    def run(self, progress: Progress | None = None) -> pd.DataFrame:
+        """Measure one closeness after another, with the same rows of the target: a row for each.
+
+        Columns are closeness, γ̂ on training and on test rows, the range of the tasks' largest, and the noise floor.
+        """
         streams = Streams(self.seed).child("relatedness study")
-        task = HDGM(delta=self.delta)
-        target = task.sample(4 * self.rows, seed=streams.child("target").seed)
-        curve, values, senses = [], [], {}
-        count = len(self.closenesses)
+        parameters: dict[str, Any] = dict(self.parameters)
+        task = make_task(self.task, **parameters)
+        target = task.sample(2 * self.rows, seed=streams.child("target").seed)
+        count, curve = len(self.closenesses), []
         for index, closeness in enumerate(self.closenesses):
             seed = streams.child("tasks").seed
-            tasks = task.draw_related_tasks(closeness=closeness, n_tasks=100, rows=4 * self.rows, seed=seed)
             measured = relatedness(
                 target,
-                tasks,
+                task.draw_related_tasks(closeness=closeness, n_tasks=self.n_tasks, rows=2 * self.rows, seed=seed),
                 restarts=self.restarts,
                 max_tasks=self.tasks,
                 steps=self.steps,
                 seed=self.seed,
-                progress=part_of(progress, index / count, (index + 0.9) / count),
+                progress=part_of(progress, index / count, (index + 1) / count),
             )
             largest = measured.on_test_rows.max(axis=1)
-            seed = streams.child("power").seed
-            learner = witness_learner(closeness, self.n_tasks, seed, self.delta)
-            senses[closeness] = sense_sentence(senses_of(learner))
-            power = Rate(witness_p_values(learner, self.m_te, self.tests, seed, self.delta), ALPHA)
             curve.append(
                 {
                     "closeness": closeness,
@@ -91,108 +78,86 @@ class RelatednessStudy:
                     "lowest": float(largest.min()),
                     "highest": float(largest.max()),
                     "floor": measured.floor,
-                    "gamma": measured.gamma(),
-                    "rate": power.share,
-                    "low": power.interval[0],
-                    "high": power.interval[1],
                 }
             )
-            values += [
-                {"closeness": closeness, "task": name, "restart": restart, "gamma": gamma, "floor": measured.floor}
-                for name, gammas in zip(measured.task_names, measured.on_test_rows.tolist(), strict=True)
-                for restart, gamma in enumerate(gammas)
-            ]
-            if progress is not None:
-                progress(index + 1, count, measured.gamma())
-        return RelatednessResult(pd.DataFrame(curve), pd.DataFrame(values), senses)
+        return pd.DataFrame(curve)
 
 
-def witness_learner(closeness: float, n_tasks: int, seed: int, delta: float = DELTA) -> MetaLearner:
-    """Meta-Witness, learned from N related tasks with 50 rows per mode."""
-    tasks = HDGM(delta=delta).draw_related_tasks(closeness=closeness, n_tasks=n_tasks, rows=ROWS_PER_TASK, seed=seed)
-    return meta_train("Meta-Witness", tasks, seed=seed, device="cpu")
+def power_by_closeness(setting: ExploreSetting) -> pd.DataFrame:
+    """Shipped power at each closeness C, at the setting's sizes: of tests with related tasks, and of those without.
 
-
-def witness_p_values(learner: MetaLearner, m_te: int, tests: int, seed: int, delta: float = DELTA) -> np.ndarray:
-    """P-values of this learner on fresh targets."""
-    return many_tests(learner.bound(resolve_device("cpu")), delta, False, m_te, tests, seed)
-
-
-def gamma_finding(curve: pd.DataFrame, closeness: float) -> str:
-    """Say what γ̂ of the nearest measured closeness means for someone who has related tasks.
-
-    ``curve`` has columns closeness, on_test_rows and floor.
+    Columns are method, closeness (without: NaN), m_te (the shipped size nearest to the setting's), rate and error.
     """
-    row = curve.loc[(curve["closeness"] - closeness).abs().idxmin()]
-    gamma, floor = row["on_test_rows"], row["floor"]
-    nearest = "" if abs(row["closeness"] - closeness) < 1e-9 else ", the nearest value that was measured,"
+    spec = setting.sweep((*META_TESTS, *OTHER_TESTS), closeness=CLOSENESSES, m_te=tuple(sorted({*SIZES, *GRID.m_te})))
+    tables = [shipped_rows(spec.with_(closeness=(closeness,))) for closeness in CLOSENESSES]
+    rows = pd.concat(tables, ignore_index=True).drop_duplicates(["method", "closeness", "m_te", "repeat"])
+    if rows.empty:
+        return rows.reindex(columns=["method", "closeness", "m_te", "rate", "error"]).astype({"closeness": float})
+    counts = rows.groupby("m_te")[["method", "closeness"]].apply(lambda group: len(group.drop_duplicates()))
+    full = counts[counts == counts.max()].index
+    nearest = min(full, key=lambda size: abs(size - setting.m_te))
+    table = summarise(rows[rows["m_te"] == nearest])[["method", "closeness", "m_te", "rate", "error"]]
+    return table.astype({"closeness": float, "rate": float, "error": float})
+
+
+def with_gamma(power: pd.DataFrame, gamma: pd.DataFrame) -> pd.DataFrame:
+    """The power of tests with related tasks, with γ̂ on fresh rows of their closeness as the column gamma."""
+    known = gamma[["closeness", "on_test_rows"]].rename(columns={"on_test_rows": "gamma"})
+    return power.dropna(subset=["closeness"]).merge(known, on="closeness").sort_values(["method", "gamma"])
+
+
+def _best_without(power: pd.DataFrame) -> pd.Series | None:
+    """The row of the best test without related tasks, if there is one."""
+    rows = power[power["closeness"].isna()]
+    return rows.loc[rows["rate"].idxmax()] if len(rows) else None
+
+
+def gamma_finding(setting: ExploreSetting, gamma: pd.DataFrame, power: pd.DataFrame) -> str:
+    """Say how far the related tasks move away as C grows, and what power that costs."""
+    if gamma.empty:
+        return "γ̂ has not been measured for this target yet."
+    joined = with_gamma(power, gamma)
+    spanned = gamma[gamma["closeness"].isin(joined["closeness"])] if len(joined) else gamma
+    near, far = spanned.iloc[0], spanned.iloc[-1]
+    if (spanned["on_test_rows"] <= spanned["floor"]).all():
+        most = spanned["on_test_rows"].max()
+        return (
+            f"γ̂ is at most **{most:.2f}**, which noise alone gives: these rows cannot tell how related the tasks are."
+        )
     said = (
-        f"At C = {row['closeness']:g}{nearest} the signal Ĵ of a kernel on fresh rows differs by up to "
-        f"**γ̂ = {gamma:.3f}** between a related task and the target. Noise alone gives {floor:.3f}"
+        f"From C = {near['closeness']:g} to {far['closeness']:g} the related tasks move from "
+        f"**γ̂ = {near['on_test_rows']:.2f}** to **{far['on_test_rows']:.2f}** away from the target"
     )
-    return f"{said}: these rows cannot tell how related the tasks are." if gamma <= floor else f"{said}."
+    if joined.empty:
+        return f"{said}."
+    courses = [_course(method, joined[joined["method"] == method]) for method in joined["method"].unique()[::-1]]
+    return f"{said}. {in_words(courses)}. {_comparison(joined, power)}".strip()
 
 
-def order_sentence(curve: pd.DataFrame) -> str:
-    """Say which of the two estimates is lower here, and why that can change."""
-    below = (curve["on_test_rows"] < curve["on_training_rows"]).mean()
-    fresh = "lower" if below == 1 else "higher" if below == 0 else "sometimes lower, sometimes higher"
-    return (
-        f"Here the estimate on fresh rows is **{fresh}** than the one on training rows. With few rows, noise decides "
-        "which is higher."
-    )
+def _course(method: str, rows: pd.DataFrame) -> str:
+    """How the power of a test changes from the smallest to the largest C."""
+    first, last = rows.iloc[0], rows.iloc[-1]
+    change = last["rate"] - first["rate"]
+    clear = abs(change) > CLEAR * np.hypot(first["error"], last["error"])
+    moves = "hardly changes" if not clear else "rises" if change > 0 else "falls"
+    found = f"{100 * first['rate']:.0f} to {100 * last['rate']:.0f} of 100 samples"
+    return f"**{label_of(method)}**'s power {moves} ({found})"
 
 
-FAILURE_RATE = 0.05
-SIZES = [20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000]
+def _comparison(joined: pd.DataFrame, power: pd.DataFrame) -> str:
+    """Up to which C history helps, beside the best test without it."""
+    best = _best_without(power)
+    if best is None:
+        return ""
+    error = np.hypot(joined["error"], best["error"])
+    helps = joined[joined["rate"] > best["rate"] + CLEAR * error]
+    words = f"**{label_of(best['method'])}**, which has no related tasks, finds {100 * best['rate']:.0f}"
+    if helps.empty:
+        return f"At no C do they clearly beat a test of the target alone: {words}."
+    return f"They clearly beat a test of the target alone up to C = {helps['closeness'].max():g}: {words}."
 
 
-def direct_training(m: int, dimension: int, s: float, lipschitz: float = 1.0) -> float:
-    """ξ_m of Proposition 1, the uniform error of Ĵ over kernels with D parameters, learned from m rows.
-
-    ξ_m = O(1/(s²m^{1/3})·[1/s + √(D·log(R_Ω·m) + log(1/δ)) + L_k]), with R_Ω = 1.
-
-    >>> direct_training(10_000, 10, 0.1) < direct_training(100, 10, 0.1)
-    True
-    """
-    complexity = math.sqrt(dimension * math.log(m) + math.log(1 / FAILURE_RATE))
-    return (1 / s + complexity + lipschitz) / (s**2 * m ** (1 / 3))
-
-
-def multiple_kernels(m: int, n_kernels: int, s: float) -> float:
-    """ξ_m of Theorem 4, learning β for N kernels bounded by K = 1: Proposition 1 with D = N and L_k = K√N."""
-    return direct_training(m, n_kernels, s, math.sqrt(n_kernels))
-
-
-def best_of_many(m: int, n_kernels: int, s: float) -> float:
-    """ζ_m of Lemma 3, the error of Ĵ over N given kernels: O(1/(s²m^{1/3})·[1/s + 1/√m + √log(N/δ)])."""
-    return (1 / s + 1 / math.sqrt(m) + math.sqrt(math.log(n_kernels / FAILURE_RATE))) / (s**2 * m ** (1 / 3))
-
-
-@dataclass(frozen=True)
-class BoundSettings:
-    """γ, n rows per related task, m rows of the target, N base kernels, D parameters of a deep kernel, and s."""
-
-    gamma: float
-    n: int
-    m: int
-    n_tasks: int
-    parameters: int
-    s: float
-
-    def bounds(self) -> dict[str, dict[str, float]]:
-        """The terms, each twice, of Proposition 1 (2ξ_m), Theorem 6 (choose one best) and Theorem 4 (Meta-MKL)."""
-        shared = {
-            "2γ: relatedness": 2 * self.gamma,
-            "2ξₙ: learning base kernels": 2 * direct_training(self.n, self.parameters, self.s),
-        }
-        direct = {"2ξₘ: learning a deep kernel": 2 * direct_training(self.m, self.parameters, self.s)}
-        choice = {"2ζₘ: choosing one kernel": 2 * best_of_many(self.m, self.n_tasks, self.s)}
-        weights = {"2ξₘ: learning the weights β": 2 * multiple_kernels(self.m, self.n_tasks, self.s)}
-        return {"direct training": direct, "choose one best": shared | choice, "Meta-MKL": shared | weights}
-
-
-def bound_courses(settings: BoundSettings) -> tuple[list[int], dict[str, list[float]]]:
-    """Numbers of target rows m, and the value of each bound at each of them."""
-    by_size = [replace(settings, m=size).bounds() for size in SIZES]
-    return SIZES, {name: [sum(bounds[name].values()) for bounds in by_size] for name in by_size[0]}
+def sizes_words(setting: ExploreSetting, power: pd.DataFrame) -> str:
+    """The sizes behind the power curves, in words."""
+    sizes = f"m_te = {power['m_te'].iloc[0]} and m_tr = {setting.m_tr} rows {size_unit(setting.task)}"
+    return f"{sizes}, N = {setting.n_tasks}"

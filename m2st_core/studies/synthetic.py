@@ -33,7 +33,7 @@ PERMUTATIONS = 99
 FRESH_ROWS = 500
 
 
-def on_plane(values: torch.Tensor) -> np.ndarray:
+def _on_plane(values: torch.Tensor) -> np.ndarray:
     """Values at PLACES as a square whose rows follow the second column: (…, g²) → (…, g, g)."""
     return values.reshape(*values.shape[:-1], len(AXIS), len(AXIS)).numpy()
 
@@ -48,7 +48,7 @@ def two_samples(delta: float, size: int, seed: int) -> tuple[np.ndarray, np.ndar
 @lru_cache(CACHED)
 def truth(delta: float) -> np.ndarray:
     """log p/q on the plane, which no test has access to."""
-    return on_plane(torch.from_numpy(HDGM(delta=delta).log_likelihood_ratio(PLACES.numpy())))
+    return _on_plane(torch.from_numpy(HDGM(delta=delta).log_likelihood_ratio(PLACES.numpy())))
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def gaussian_view(delta: float, size: int, width: float, seed: int) -> KernelVie
     ratio = task.log_likelihood_ratio(fresh.numpy())
     with torch.no_grad():
         agreement = float(np.corrcoef(witness(kernel, x, y, fresh).numpy(), ratio)[0, 1]) if delta else 0.0
-        return KernelView(on_plane(witness(kernel, x, y, PLACES)), agreement)
+        return KernelView(_on_plane(witness(kernel, x, y, PLACES)), agreement)
 
 
 @dataclass(frozen=True)

@@ -1,255 +1,367 @@
-"""Weights β: a mixture learned from related tasks, adapted to several training samples of one target.
-
-Sizes are per mode. Feature-MKL mixes kernels on learned features, of at most ten related
-tasks and of all together, with generic Gaussian ones. Meta-MKL, tuned, mixes the deep kernels of five related tasks.
-"""
+"""Weights of base kernels: β of Meta-MKL at one setting of Explore, the shares of Feature-MKL, and β for an upload."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import pandas as pd
 import torch
+from torch import Tensor
 
-from m2st_core.analysis.related import sense_sentence, senses_of
 from m2st_core.criterion import witness
+from m2st_core.data import TASKS, size_unit
 from m2st_core.data.related import PairedRows
-from m2st_core.data.synthetic import HDGM
+from m2st_core.data.tables.cells import plain
+from m2st_core.data.tables.prepare import Prepared
 from m2st_core.device import one_thread_per_operation, resolve_device
 from m2st_core.kernels.mixtures import Family, kernel_names, mixture_of
 from m2st_core.learners.generic import is_generic
-from m2st_core.learners.learned_tests import AGGREGATE, feature_families
-from m2st_core.learners.mixtures import CRITERION_BY_KERNEL, WEIGHTS_USED, base_families, kernel_terms
+from m2st_core.learners.learned_tests import feature_families
+from m2st_core.learners.mixtures import WEIGHTS_USED, base_families, kernel_terms
 from m2st_core.permutation.fitted import KernelTest
+from m2st_core.presets import PAPER, TUNED
 from m2st_core.progress import part_of
-from m2st_core.rng import Streams
-from m2st_core.studies.shipped import Shipped, load_shipped
-from m2st_core.studies.synthetic import PLACES, on_plane
+from m2st_core.rng import Streams, draw_rows
+from m2st_core.studies.explore import GRID, MAP_AXIS, MIXTURE, ExploreSetting, shipped_mixture
 from m2st_core.sweeps.cells import draw_targets
-from m2st_core.sweeps.cost import predict_cost
+from m2st_core.sweeps.cost import machine_factor, predict_cost
 from m2st_core.sweeps.spec import SweepSpec
-from m2st_core.testing.meta import MetaLearner, meta_train
-from m2st_core.testing.methods import METHODS
+from m2st_core.tasks import IndependentTask
+from m2st_core.testing.meta import MetaLearner, as_target, meta_train
+from m2st_core.testing.methods import METHODS, find_method, label_of
 from m2st_core.types import Progress, TwoSample
 
-DEEP = 4.0  # times the prediction for sweeps: 15 and 90 s were measured at 50 and 200 rows, for 3.5 and 22 predicted
-SHARE = "related_share"
-MIXTURES = {  # columns of the table, and the methods whose weights they hold; β as learned, and as used if it is shrunk
-    "Feature-MKL": {"learned": "Feature-MKL"},
-    "Meta-MKL · tuned": {
-        "learned": "Meta-MKL · tuned",
-        "used": "Meta-MKL · tuned",
-        "best": "Meta-Best1 · tuned",
-        "uniform": "Meta-MKL-A · tuned",
-    },
-}
+FEATURES = "Feature-MKL"
+FOR_UPLOADS = find_method(MIXTURE, TUNED.name).name  # it learns in seconds to a minute
+PLANES = tuple(name for name, task in TASKS.items() if issubclass(task, IndependentTask))  # rows that a map can show
+REPEATS, SPLITS = 10, 10
+MAP_ROWS, CELLS = 1_000, 33  # rows of each sample behind a witness, and places along each axis
+FEWEST = 8  # rows of each sample of an upload: four to learn from
+EDGE = 0.005  # share of a column's values beyond either end of a map's axis
+FIT_SECONDS = 0.05  # of one β on the machine of the predictions
+PRETRAINED = 4.5  # times the prediction for sweeps: a first network is learned from all tasks, for each start
+SPARSE = 0.04  # of the largest density of rows: where there are fewer, a map is empty
+LONGEST_NAME = 40  # of a kernel, in a sentence
+TRUSTED = 0.5  # weight of one kernel from which a mixture is said to trust few
+KEY = ["repeat", "kernel"]
 
 
 @dataclass(frozen=True)
-class LearnedFeatures:
-    """The share of the learned features in β: a row of ``shares`` per m_tr and training sample.
+class Maps:
+    """Witness functions of the first repeat's kernels on the plane, (K, g, g), NaN where there are hardly any rows."""
 
-    ``share`` is that of the first training sample. ``senses`` says how many of the related tasks point the same way.
-    """
+    axes: tuple[np.ndarray, np.ndarray]
+    kernels: np.ndarray
 
-    shares: pd.DataFrame
-    share: float
-    senses: str
+    def mixture(self, weights: pd.Series) -> np.ndarray:
+        """The witness of the mixture: that of each kernel times its weight."""
+        return np.tensordot(weights.to_numpy(), self.kernels, axes=1)
 
 
 @dataclass(frozen=True)
-class WeightsResult:
-    """``table`` has a row per kernel: single tasks in order, then all tasks together, then generic kernels.
+class Weights:
+    """Weights of a mixture's base kernels: a row of ``table`` for each m_tr, repeat and kernel, ordered by them.
 
-    ``repeats`` has a row per training sample and kernel. ``witnesses`` (kernels, g, g) are in the order of the table.
+    Its columns: m_tr, repeat, kernel (its position), name, strength (of its task, NaN without), beta as it was learned,
+    used in the test and, of kernels on learned features, share: of the statistic's spread. ``anew`` says that each
+    repeat has related tasks and kernels of its own; otherwise repeats differ in the target's training rows only.
     """
 
+    method: str
+    unit: str
     table: pd.DataFrame
-    repeats: pd.DataFrame
-    sample: tuple[np.ndarray, np.ndarray]
-    witnesses: np.ndarray
-    mixture: np.ndarray
-    features: LearnedFeatures | None
+    maps: Maps | None = None
+    anew: bool = False
 
-    def packed(self) -> Shipped:
-        """The result as it is shipped: maps in half precision, relative to their largest value."""
-        if self.features is None:
-            raise TypeError("Only a study that learns features is shipped.")
-        maps = np.concatenate([self.witnesses, self.mixture[None]])
-        scale = np.abs(maps).max(axis=(1, 2), keepdims=True)
-        x, y = (rows.astype(np.float32) for rows in self.sample)
-        return Shipped(
-            {"x": x, "y": y, "maps": (maps / scale).astype(np.float16), "scale": scale},
-            {"table": self.table, "repeats": self.repeats, "shares": self.features.shares},
-            {"share": self.features.share, "senses": self.features.senses},
+    @property
+    def sizes(self) -> list[int]:
+        """All m_tr."""
+        return sorted(self.table["m_tr"].unique().tolist())
+
+    @property
+    def symbol(self) -> str:
+        """What the strength of a synthetic task is called, such as Δ."""
+        return str(self.table["name"].iloc[0]).partition("=")[0]
+
+    @property
+    def measured(self) -> str:
+        """The column that is drawn: shares where kernels have different sizes, else β."""
+        return "share" if "share" in self.table else "beta"
+
+    def at(self, m_tr: int) -> pd.DataFrame:
+        """The rows of the m_tr that is nearest to this one."""
+        nearest = min(self.sizes, key=lambda size: abs(size - m_tr))
+        return self.table[self.table["m_tr"] == nearest].sort_values(KEY).reset_index(drop=True)
+
+    def first(self, m_tr: int) -> pd.DataFrame:
+        """The kernels of the first repeat, whose witnesses are drawn."""
+        rows = self.at(m_tr)
+        return rows[rows["repeat"] == rows["repeat"].min()].set_index("kernel")
+
+    def ranked(self) -> pd.DataFrame:
+        """The mean weight of the largest kernel of a repeat, of the second and so on: a row for each m_tr."""
+        in_order = self.table.sort_values(self.measured, ascending=False, kind="stable")
+        place = in_order.groupby(["m_tr", "repeat"]).cumcount()
+        return in_order.assign(place=place).pivot_table(index="m_tr", columns="place", values=self.measured)
+
+    def finding(self, m_tr: int) -> str:
+        """Say how the weight is shared between the kernels, and what decides on it."""
+        rows = self.at(m_tr)
+        size = int(rows["m_tr"].iloc[0])
+        if self.measured == "share":
+            return _share_finding(rows)
+        largest, label = float(self.ranked().loc[size, 0]), label_of(self.method)
+        count = rows["kernel"].nunique()
+        average = "on average " if rows["repeat"].nunique() > 1 else ""
+        one = f"{average}**{100 * largest:.0f} %** of the weight is on one of {COUNTS.get(count, count)}"
+        trust = f"**{label}** trusts few earlier kernels: {one}"
+        if largest < TRUSTED:
+            trust = f"**{label}** spreads its weight: {one}, and would be {100 / count:.0f} % if all were equal"
+        return ", ".join(part for part in (trust, self._which(rows)) if part) + "."
+
+    def _which(self, rows: pd.DataFrame) -> str:
+        """Say whether it is the same kernel in each repeat or, where these have their own, whether strength decides."""
+        best = rows.loc[rows.groupby("repeat")["beta"].idxmax()]
+        if len(best) < 2:
+            return ""
+        if not self.anew:
+            counts = best["name"].value_counts()
+            name, times = plain(str(counts.index[0]), LONGEST_NAME), int(counts.iloc[0])
+            where = f"{times} of {len(best)} training samples"
+            return f"most often on that of {name}, in {where}" if times < len(best) else f"always on that of {name}"
+        gain = strength_gain(rows)
+        if abs(gain.mean()) < 2 * gain.sem():
+            return f"another one in each repeat, with no visible trend in {self.symbol}"
+        return (
+            f"another one in each repeat, more often one of {'larger' if gain.mean() > 0 else 'smaller'} {self.symbol}"
         )
 
-    @classmethod
-    def unpacked(cls, shipped: Shipped) -> WeightsResult:
-        """A shipped result."""
-        arrays, tables = shipped.arrays, shipped.tables
-        maps = arrays["maps"] * arrays["scale"]
-        features = LearnedFeatures(tables["shares"], **shipped.values)
-        return cls(tables["table"], tables["repeats"], (arrays["x"], arrays["y"]), maps[:-1], maps[-1], features)
+    def basis(self, m_tr: int) -> str:
+        """Say what the marks and the pictures are, and what differs between repeats."""
+        rows = self.at(m_tr)
+        count = rows["repeat"].nunique()
+        of = "repeats, each with related tasks of its own" if self.anew else "training samples"
+        over = f"{count} {of}" if count > 1 else "one repeat so far"
+        bars = f"Bars: mean over {over} (circles). Dotted: Meta-MKL-A, 0.1 each."
+        if self.measured == "beta" and not np.allclose(rows["used"], rows["beta"]):
+            bars = f"Bars: β as learned, mean over {over} (circles). Lines across: as used, most of it uniform."
+        first = " of the first repeat" if self.anew and count > 1 else ""
+        return f"{bars} Pictures: what the kernels{first} see. Click a bar." if self.maps is not None else bars
 
-    def finding(self, study: WeightsStudy) -> str:
-        """Say how far the related tasks are trusted on average, and which kernel weighs most in the sample shown."""
-        first = self.table.loc[self.table["influence"].idxmax()]
-        name = {"aggregate": "the kernel of all tasks", "generic": f"the generic {first['kernel']}"}.get(first["kind"])
-        name = name or f"the kernel of {first['kernel']}"
-        largest, spread = f"**{100 * first['influence']:.0f} %**", "of the statistic's spread"
-        if self.features is None:
-            most = f"In the training sample shown, the largest share, {largest} {spread}, is {name}."
-            return f"This test mixes {len(self.table)} deep kernels. {most}"
-        shares = self.features.shares
-        mean = float(shares.loc[shares["m_tr"] == study.m_tr, "share"].mean())
-        own = f"**{100 * self.features.share:.0f} %**"
-        said = (
-            f"What the related tasks taught makes up **{100 * mean:.0f} %** {spread}, on average over {study.repeats} "
-            f"training samples. In the one shown it is {own}"
-        )
-        if own == largest and first["kind"] == "aggregate":
-            return f"{said}, all through {name}."
-        return f"{said}; the largest share there, {largest}, is {name}."
+    def course(self) -> str:
+        """Say what more training rows change."""
+        few, many = self.sizes[0], self.sizes[-1]
+        ranked = self.ranked()[0]
+        low, high = (f"{100 * ranked[size]:.0f} %" for size in (few, many))
+        what = "share" if self.measured == "share" else "β"
+        return f"The largest {what} is {low} at m_tr = {few} {self.unit} and {high} at m_tr = {many}, on average."
+
+    def summary(self, m_tr: int) -> pd.DataFrame:
+        """A row per kernel: its mean weights over repeats, and their standard error."""
+        rows = self.at(m_tr)
+        columns = [name for name in ("beta", "used", "share") if name in rows]
+        columns = [name for name in columns if name != "used" or not np.allclose(rows["used"], rows["beta"])]
+        names = rows.groupby("kernel").agg(name=("name", "first"), strength=("strength", "mean"))
+        by_kernel = rows.groupby("kernel")[columns]
+        table = names.join(by_kernel.mean()).join(by_kernel.sem().add_suffix(" ± se"))
+        return table.drop(columns="name" if self.anew else "strength").reset_index(drop=True)
+
+
+COUNTS = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six", 7: "seven", 8: "eight", 9: "nine", 10: "ten"}
+
+
+def _share_finding(rows: pd.DataFrame) -> str:
+    mean = rows.groupby("name")["share"].mean()
+    learned = float(mean[[not is_generic(name) for name in mean.index]].sum())
+    return (
+        f"What the related tasks taught makes up **{100 * learned:.0f} %** of the statistic's spread; the largest "
+        f"share of one kernel, **{100 * mean.max():.0f} %**, is that of {mean.idxmax()}."
+    )
+
+
+def strength_gain(rows: pd.DataFrame) -> pd.Series:
+    """By repeat, the mean strength of the kernels' tasks with the weights β, less that with equal weights."""
+    weighted = (rows["beta"] * rows["strength"]).groupby(rows["repeat"]).sum()
+    return weighted - rows.groupby("repeat")["strength"].mean()
+
+
+def _shipped_weights(setting: ExploreSetting) -> Weights | None:
+    """β of Meta-MKL, as the paper's text has it, at all shipped m_tr; None where the setting's is not shipped."""
+    if shipped_mixture(setting) is None:
+        return None
+    found = [mixed for size in GRID.m_tr if (mixed := shipped_mixture(setting.with_(m_tr=size))) is not None]
+    table = pd.concat([mixed.table for mixed in found], ignore_index=True)
+    names = [f"Δ={strength:.3f}" for strength in table["strength"]]
+    axes = (MAP_AXIS, MAP_AXIS)
+    maps = Maps(axes, where_rows_are(_map_rows(setting), axes, found[0].maps))
+    return Weights(MIXTURE, size_unit(setting.task), table.assign(name=names, used=table["beta"]), maps, anew=True)
+
+
+def _map_rows(setting: ExploreSetting) -> TwoSample:
+    """The target's rows behind the witnesses."""
+    return setting.target().sample(MAP_ROWS, seed=Streams(setting.seed).child("maps of the weights").seed)
+
+
+def where_rows_are(sample: TwoSample, axes: tuple[np.ndarray, np.ndarray], values: np.ndarray) -> np.ndarray:
+    """Values on the plane (…, g, g), NaN where the density of both samples' rows is small."""
+    rows = sample.pooled.numpy()
+    near = [
+        np.exp(-(((axis[:, None] - rows[:, column]) / (2 * (axis[1] - axis[0]))) ** 2) / 2)
+        for column, axis in enumerate(axes)
+    ]
+    density = near[1] @ near[0].T
+    return np.where(density < SPARSE * density.max(), np.nan, values)
 
 
 @dataclass(frozen=True)
 class WeightsStudy:
-    """The settings. They are hashable, so they also identify the job."""
+    """The weights of one mixture: it learns once, and is fitted on several training samples of each size.
 
-    closeness: float = 0.3
-    n_tasks: int = 100
-    rows_per_task: int = 50
-    delta: float = 0.7
-    m_tr: int = 50
-    repeats: int = 10
-    sizes: tuple[int, ...] = (10, 25, 50, 100)
-    seed: int = 0
-    method: str = "Feature-MKL"
+    The setting's m_tr and m_te have no influence; ``at`` gives the study of a setting.
+    """
 
-    @property
-    def learns_features(self) -> bool:
-        """Whether the kernels act on learned features; otherwise they are deep."""
-        return METHODS[self.method].origin == "ours"
+    setting: ExploreSetting = ExploreSetting()
+    method: str = MIXTURE
+    sizes: tuple[int, ...] = GRID.m_tr
+    repeats: int = REPEATS
 
-    def shipped(self) -> WeightsResult | None:
-        """The result that comes with the software, for the default settings."""
-        return _shipped_weights() if self == WeightsStudy() else None
+    @classmethod
+    def at(cls, setting: ExploreSetting, method: str) -> WeightsStudy:
+        """The study at a setting; Meta-MKL has the algorithms' settings chosen there."""
+        line, usual = setting.line(method), ExploreSetting()
+        preset = METHODS[line].preset.name if line.startswith(MIXTURE) else PAPER.name
+        sizes = tuple(sorted({*GRID.m_tr, setting.m_tr}))
+        return cls(setting.with_(m_tr=usual.m_tr, m_te=usual.m_te, preset=preset), line, sizes)
+
+    def shipped(self) -> Weights | None:
+        """The result that comes with the software, if these sizes do."""
+        return _shipped_weights(self.setting) if self == WeightsStudy(self.setting) else None
 
     @property
     def expected_seconds(self) -> float:
-        """A prediction of the duration: of the learning, and of the fits at all sizes."""
-        spec = SweepSpec(
-            task="hdgm", settings={"delta": self.delta}, methods=(self.method,),
-            closeness=(self.closeness,), n_tasks=(self.n_tasks,), rows_per_task=self.rows_per_task, m_tr=self.sizes,
-            m_te=(self.m_tr,), repeats=1, tests=self.repeats,
-        )  # fmt: skip
-        return predict_cost(spec).seconds * (1.0 if self.learns_features else DEEP)
+        """A prediction of the duration."""
+        return _learning_seconds(self.method, self.setting, len(self.sizes) * self.repeats)
 
-    def run(self, progress: Progress | None = None) -> WeightsResult:
-        """Learn once from the related tasks, then find β for each training sample."""
-        return self.adapt(self.learn(part_of(progress, 0, 0.7)), part_of(progress, 0.7, 1))
-
-    def learn(self, progress: Progress | None = None) -> MetaLearner:
-        """Learn from the related tasks."""
-        seed = Streams(self.seed).child("meta-tasks of the weights").seed
-        tasks = HDGM(delta=self.delta).draw_related_tasks(
-            closeness=self.closeness, n_tasks=self.n_tasks, rows=2 * self.rows_per_task, seed=seed
-        )
-        return meta_train(self.method, tasks, seed=self.seed, device="cpu", progress=progress)
+    def run(self, progress: Progress | None = None) -> Weights:
+        """Learn from the related tasks, then find the weights for each training sample."""
+        tasks, seed = self.setting.related_tasks(), self.setting.seed
+        learner = meta_train(self.method, tasks, seed=seed, progress=part_of(progress, 0, 0.9))
+        return self.adapt(learner, part_of(progress, 0.9, 1))
 
     @one_thread_per_operation()
-    def adapt(self, learner: MetaLearner, progress: Progress | None = None) -> WeightsResult:
-        """Find β for each training sample, at m_tr and at the other sizes, and describe it at m_tr."""
-        adapted = {}
-        sizes = sorted({self.m_tr, *(self.sizes if self.learns_features else ())})
-        for index, size in enumerate(sizes):
-            adapted[size] = self._adapt(learner, size, self.method)
+    def adapt(self, learner: MetaLearner, progress: Progress | None = None) -> Weights:
+        """Find the weights for each training sample, and what the kernels see."""
+        tables, target = [], self.setting.target()
+        for index, size in enumerate(self.sizes):
+            streams = Streams(self.setting.seed).child(f"weights, m_tr={size}")
+            sample = draw_targets(target, self.setting.rows_per_size * size, self.repeats, streams)
+            fits = [streams.child(f"learning {repeat}") for repeat in range(self.repeats)]
+            tables.append(_found_weights(learner, sample, fits).assign(m_tr=size))
             if progress is not None:
-                progress(index + 1, len(sizes) + 1, 0.0)
-        return self._describe(learner, adapted)
+                progress(index + 1, len(self.sizes) + 1, 0.0)
+        table = pd.concat(tables, ignore_index=True)
+        names = table["name"].iloc[: table["kernel"].nunique()].tolist()
+        return Weights(self.method, size_unit(self.setting.task), table, self._maps(learner, names))
 
-    def _sample(self, size: int) -> tuple[TwoSample, list[Streams]]:
-        """As many training samples of the target as there are repeats: (R, 2·size, 2)."""
-        streams = Streams(self.seed).child(f"weights, m_tr={size}")
-        sample = draw_targets(HDGM(delta=self.delta), 2 * size, self.repeats, streams)
-        return sample, [streams.child(f"learning {index}") for index in range(self.repeats)]
-
-    def _adapt(self, learner: MetaLearner, size: int, method: str) -> KernelTest:
-        sample, streams = self._sample(size)
-        adapted = learner.for_method(method).bound(resolve_device("cpu")).fit_on(sample, None, streams)
-        assert isinstance(adapted, KernelTest)
-        return adapted
-
-    def _describe(self, learner: MetaLearner, adapted: dict[int, KernelTest]) -> WeightsResult:
-        samples, streams = self._sample(self.m_tr)
-        first, chosen = TwoSample(samples.x[:1], samples.y[:1]), adapted[self.m_tr]
-        if self.learns_features:
-            families = feature_families(learner.knowledge, first.pooled, streams[:1])
-        else:
-            families = base_families(learner.knowledge)
-        table = _table(families, first, chosen, learner.task_names)
-        if not self.learns_features:
-            best = self._adapt(learner, self.m_tr, MIXTURES[self.method]["best"]).weights[0]
-            used = table["kernel"].map(_beta_used(chosen))
-            table = table.assign(used=used, best=table["kernel"].map(best), uniform=1 / len(table))
-        order = [kernel_names(families).index(name) for name in table["kernel"]]
-        weights = torch.eye(len(order), dtype=torch.float64)[order]
-        beta = torch.tensor([list(_beta_used(chosen).values())], dtype=torch.float64)
+    def _maps(self, learner: MetaLearner, names: Sequence[str]) -> Maps:
+        """The witnesses of the kernels of these names. Columns beyond the second are at their means."""
+        sample = _map_rows(self.setting)
+        rows, device = sample.pooled, resolve_device("auto")
+        ends = np.quantile(rows[:, :2].numpy(), (EDGE, 1 - EDGE), axis=0)
+        axes = np.linspace(ends[0, 0], ends[1, 0], CELLS), np.linspace(ends[0, 1], ends[1, 1], CELLS)
+        places = rows.mean(dim=0).repeat(CELLS**2, 1)
+        places[:, :2] = torch.from_numpy(np.stack(np.meshgrid(*axes), axis=-1).reshape(-1, 2))
+        families = _families(learner, rows[None], [Streams(self.setting.seed).child("kernels of the maps")], device)
+        single = torch.eye(len(names), dtype=rows.dtype)[[kernel_names(families).index(name) for name in names]].to(
+            device
+        )
+        x, y, at = (part.to(device) for part in (sample.x, sample.y, places[None]))
         with torch.no_grad():
-            kernels = [mixture_of(families, row[None]) for row in (*weights, beta[0])]
-            witnesses = [on_plane(witness(kernel, first.x, first.y, PLACES[None])[0]) for kernel in kernels]
-        repeats = pd.DataFrame(chosen.weights)[list(table["kernel"])].rename_axis(index="repeat", columns="kernel")
-        return WeightsResult(
-            table=table,
-            repeats=repeats.unstack().rename("weight").reset_index(),
-            sample=(first.x[0].numpy(), first.y[0].numpy()),
-            witnesses=np.stack(witnesses[:-1]),
-            mixture=witnesses[-1],
-            features=self._features(learner, adapted) if self.learns_features else None,
-        )
-
-    def _features(self, learner: MetaLearner, adapted: dict[int, KernelTest]) -> LearnedFeatures:
-        """What the mixtures make of the learned features."""
-        shares = [
-            {"m_tr": size, "repeat": repeat, "share": diagnostics[SHARE]}
-            for size, mixed in adapted.items()
-            for repeat, diagnostics in enumerate(mixed.diagnostics)
-        ]
-        return LearnedFeatures(
-            shares=pd.DataFrame(shares),
-            share=float(adapted[self.m_tr].diagnostics[0][SHARE]),
-            senses=sense_sentence(senses_of(learner)),
-        )
+            seen = [witness(mixture_of(families, row[None]), x, y, at)[0].cpu().numpy() for row in single]
+        return Maps(axes, where_rows_are(sample, axes, np.stack(seen).reshape(-1, CELLS, CELLS)))
 
 
-@lru_cache(maxsize=1)
-def _shipped_weights() -> WeightsResult:
-    return WeightsResult.unpacked(load_shipped("weights"))
+def _families(
+    learner: MetaLearner, pooled: Tensor, streams: Sequence[Streams], device: torch.device
+) -> Sequence[Family]:
+    """The kernels that a mixture weighs."""
+    knowledge = learner.knowledge.to(device)
+    if METHODS[learner.method].origin == "ours":
+        return feature_families(knowledge, pooled.to(device), streams)
+    return base_families(knowledge)
 
 
-def _beta_used(adapted: KernelTest) -> dict[str, float]:
-    """β of the first run as the test used it."""
-    return adapted.diagnostics[0].get(WEIGHTS_USED, adapted.weights[0])
+def _learning_seconds(method: str, setting: ExploreSetting, fits: int) -> float:
+    """The predicted duration of one training and so many fits."""
+    spec = SweepSpec(
+        task=setting.task, settings=setting.settings, methods=(method,), closeness=(setting.closeness,),
+        n_tasks=(setting.n_tasks,), rows_per_task=setting.rows_per_task, m_tr=(setting.m_tr,), m_te=(2,), repeats=1,
+        tests=1,
+    )  # fmt: skip
+    pretrains = METHODS[method].origin == "paper" and METHODS[method].preset.meta_network.pretraining is not None
+    seconds = predict_cost(spec).seconds * (PRETRAINED if pretrains else 1.0)
+    return seconds + FIT_SECONDS * fits * machine_factor()
 
 
-def _table(
-    families: Sequence[Family], first: TwoSample, adapted: KernelTest, task_names: Sequence[str]
-) -> pd.DataFrame:
-    """One row per kernel: its kind, its task's position, its weight, its influence on the statistic and its Ĵ."""
-    names = kernel_names(families)
-    table = pd.DataFrame({"kernel": names, "kind": ["generic" if is_generic(name) else "task" for name in names]})
-    table.loc[table["kernel"] == AGGREGATE, "kind"] = "aggregate"
-    terms = kernel_terms(families, PairedRows(first.x, first.y, torch.ones_like(first.x[..., 0])))
-    influence = table["kernel"].map(_beta_used(adapted)) * terms.null_deviation[0].numpy()
-    table = table.assign(
-        task=table["kernel"].map({name: position for position, name in enumerate(task_names, 1)}),
-        learned=table["kernel"].map(adapted.weights[0]),
-        influence=influence / influence.sum(),
-        criterion=table["kernel"].map(adapted.diagnostics[0][CRITERION_BY_KERNEL]),
+def _found_weights(learner: MetaLearner, sample: TwoSample, streams: Sequence[Streams]) -> pd.DataFrame:
+    """The weights for each training sample (R, n, d), (R, m, d): a row per repeat and kernel, by their tasks' order."""
+    device = resolve_device("auto")
+    rows = sample.to(device)
+    fitted = learner.bound(device).fit_on(rows, learner.shape, streams)
+    if not isinstance(fitted, KernelTest):
+        raise TypeError(f"{learner.method} does not mix kernels.")
+    beta = pd.DataFrame(fitted.weights)
+    values = {"beta": beta, "used": pd.DataFrame([about.get(WEIGHTS_USED) for about in fitted.diagnostics])}
+    if values["used"].isna().all(axis=None):
+        values["used"] = beta
+    if METHODS[learner.method].origin == "ours":
+        families = _families(learner, rows.pooled, streams, device)
+        terms = kernel_terms(families, PairedRows(rows.x, rows.y, torch.ones_like(rows.x[..., 0])))
+        spread = beta * pd.DataFrame(terms.null_deviation.cpu().numpy(), columns=kernel_names(families))[list(beta)]
+        values["share"] = spread.div(spread.sum(axis=1), axis=0)
+    place = {name: position for position, name in enumerate(learner.task_names)}
+    names = sorted(beta, key=lambda name: (place.get(name, len(place)), is_generic(name)))
+    long = [
+        table[names].rename_axis(index="repeat", columns="name").stack().rename(key) for key, table in values.items()
+    ]
+    table = pd.concat(long, axis=1).reset_index()
+    kernel = table["name"].map({name: position for position, name in enumerate(names)})
+    return table.assign(kernel=kernel, strength=[_strength(name) for name in table["name"]])
+
+
+def _strength(name: str) -> float:
+    """The strength in the name of a synthetic related task, such as Δ=0.350; NaN for other kernels."""
+    try:
+        return float(name.partition("=")[2].split()[0])
+    except (IndexError, ValueError):
+        return float("nan")
+
+
+@one_thread_per_operation()
+def upload_weights(data: Prepared, seed: int = 0, progress: Progress | None = None) -> Weights:
+    """β of an upload's related tasks, for random halves of its target: what is learned from the rest is tested."""
+    apart = data.separated()
+    if apart.related is None:
+        raise ValueError("There are no related tasks to weigh.")
+    if min(apart.target.sizes) < FEWEST:
+        raise ValueError(f"Each sample needs at least {FEWEST} rows to learn weights from one half of it.")
+    learner = meta_train(FOR_UPLOADS, apart.related, seed=seed, progress=part_of(progress, 0, 0.9))
+    sample, streams = as_target(apart.target, learner), Streams(seed).child("weights of an upload")
+    splits = [streams.child(f"split {index}") for index in range(SPLITS)]
+    x, y = (
+        draw_rows(rows.expand(SPLITS, *rows.shape), len(rows) // 2, [split.torch(side) for split in splits])
+        for side, rows in (("x", sample.x), ("y", sample.y))
     )
-    place = table["kind"].map({"task": 0, "aggregate": 1, "generic": 2})
-    return table.assign(place=place).sort_values(["place", "task"]).drop(columns="place").reset_index(drop=True)
+    table = _found_weights(learner, TwoSample(x, y), splits)
+    return Weights(FOR_UPLOADS, "per sample", table.assign(m_tr=x.shape[1], strength=np.nan))
+
+
+def upload_seconds(data: Prepared) -> float:
+    """The predicted duration of ``upload_weights``, from that for synthetic tasks of as many rows."""
+    if data.related is None:
+        return 0.0
+    rows = float(data.related.sizes.double().mean()) / 4  # two samples, two modes
+    setting = ExploreSetting(n_tasks=len(data.related.names), rows_per_task=max(2, round(rows)))
+    return _learning_seconds(FOR_UPLOADS, setting, SPLITS)

@@ -29,7 +29,7 @@ import socket
 import tempfile
 import time
 import uuid
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -417,13 +417,11 @@ class Store:
         self.collect()
         return run
 
-    def collect(
-        self, after: float = UNDO_SECONDS, *, orphans: bool = False, shipped: Collection[str] = ()
-    ) -> tuple[int, int, int]:
+    def collect(self, after: float = UNDO_SECONDS, *, orphans: bool = False) -> tuple[int, int, int]:
         """Remove runs that were deleted so many seconds ago, with cells and learners that no other run has.
 
-        ``orphans`` also removes cells and learners of no run at all, except the ``shipped`` ones, and remains of
-        crashes. Return the numbers of removed runs, cells and learners.
+        ``orphans`` also removes cells and learners of no run at all and remains of crashes. Return the numbers of
+        removed runs, cells and learners.
         """
         old, kept = dict[str, str](), dict[str, str]()
         for run, text, owner, deleted in self.database.execute("SELECT id, spec, owner, deleted FROM runs"):
@@ -433,8 +431,7 @@ class Store:
             return 0, 0, 0
         cells, learners = grid_keys(old.values())
         if orphans and all(kept.values()):  # a run of another version may need any of them
-            stored = {key for (key,) in self.database.execute(f"SELECT key FROM cells WHERE seconds != {SHIPPED}")}
-            cells |= stored.difference(shipped)
+            cells |= {key for (key,) in self.database.execute(f"SELECT key FROM cells WHERE seconds != {SHIPPED}")}
             recent = time.time() - HEARTBEAT_SECONDS  # it may be written now
             folders = self.database.learners.iterdir()
             learners |= {folder.name for folder in folders if folder.stat().st_mtime < recent}

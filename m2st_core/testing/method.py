@@ -25,14 +25,15 @@ ORIGINS: dict[Origin, str] = {
 }
 
 
-GREENS = ("#009E73", "#4E8A00", "#0C7862", "#7F9A1F")  # tests that learn from related tasks
-GREYS = ("#7F858E", "#5F656E", "#9A9184", "#756A5E")  # all others
+GREENS = ("#0A7F5A", "#1D9BA6", "#7E9A1E", "#3FA34D")  # the paper's tests, which learn from related tasks
+GREYS = ("#8C939C", "#6B727C", "#9A7B4F", "#B0654A")  # tests without related tasks
+VIOLETS = ("#8452D0", "#B45FCF", "#6F6BD8", "#C05FA5")  # ours
 STROKES = {"solid": "12px", "longdash": "24px", "dot": "5px", "dashdot": "12px,3px,4px"}  # of lines in other settings
 
 
 @dataclass(frozen=True)
 class Look:
-    """How figures show a method: green if it learns from related tasks, grey if not; its marker and line are its own.
+    """How figures show a method: the paper's green, general ones grey, ours violet; its marker and line are its own.
 
     The line style shows the origin: the paper's are solid, ours dashed, others dotted. Other settings of a
     test have open markers, and lines of strokes: with dots between them as in the paper's code, without where tuned.

@@ -15,7 +15,7 @@ from m2st_core.learners.learned_tests import (
 )
 from m2st_core.learners.target_kernels import fit_deep, fit_gaussian, fit_median
 from m2st_core.presets import RELEASED
-from m2st_core.testing.method import GREENS, GREYS, Look, Method, MethodCost, method_lines
+from m2st_core.testing.method import GREYS, VIOLETS, Look, Method, MethodCost, method_lines
 from m2st_core.testing.paper_methods import DEEP_KERNEL, PAPER_METHODS
 from m2st_core.types import Registry
 
@@ -53,7 +53,7 @@ GENERAL_METHODS = (
         "max_k w_k/p_k, p_k the kernel's own p-value, permuted",
         "Schrab, Kim, Albert, Laurent, Guedj, Gretton (2023), MMD aggregated two-sample test",
         "general",
-        Look(GREYS[0], "square", "dashdot"),
+        Look(GREYS[1], "square", "dashdot"),
         fit=fit_aggregate,
         needs_split=False,
         kernels_at_once=3,
@@ -103,7 +103,7 @@ GENERAL_METHODS = (
             "|mean 1[f(x)>0] − mean 1[f(y)>0]|",
             "Lopez-Paz, Oquab (2017), Revisiting classifier two-sample tests",
             "general",
-            Look(GREYS[3], "square", "dot"),
+            Look(GREYS[0], "square", "dot"),
             fit=fit_labels,
             cost=MethodCost(test=0.3, by_row=True, fit=0.5, image_fit="classifier"),
         ),
@@ -116,7 +116,7 @@ GENERAL_METHODS = (
             "|mean p(x) − mean p(y)|",
             "Cheng, Cloninger (2019), Classification logit two-sample testing by neural networks",
             "general",
-            Look(GREYS[0], "circle", "dot"),
+            Look(GREYS[3], "circle", "dot"),
             fit=fit_probabilities,
             cost=MethodCost(test=0.3, by_row=True, fit=0.5, image_fit="classifier"),
         ),
@@ -129,7 +129,7 @@ GENERAL_METHODS = (
             "n·WᵀΣ⁻¹W, W_j = mean k(x,v_j) − mean k(y,v_j)",
             "Jitkrittum, Szabó, Chwialkowski, Gretton (2016), Interpretable distribution features",
             "general",
-            Look(GREYS[1], "cross", "dot"),
+            Look(GREYS[3], "cross", "dot"),
             fit=fit_mean_embedding,
             by_permutation=False,
             min_test_rows=7,
@@ -163,7 +163,7 @@ OUR_METHODS = (
         "this project: kernels combined by rank (docs/methods.md), after Hagrass, Sriperumbudur, Li (2024), Spectral "
         "regularized kernel two-sample tests",
         "ours",
-        Look(GREYS[1], "star", "dash"),
+        Look(VIOLETS[2], "star", "dash"),
         revision=1,
         fit=fit_omnibus,
         needs_split=False,
@@ -175,7 +175,7 @@ OUR_METHODS = (
         "log Σ_c w_c exp(MMD²_c/spread), k_c(x,y) = Σ_q a_cq ψ_cq(x)ψ_cq(y)",
         OURS,
         "ours",
-        Look(GREENS[1], "triangle-up", "dash"),
+        Look(VIOLETS[1], "triangle-up", "dash"),
         learn=learn_features,
         training="learn_spaces",
         revision=2,
@@ -189,7 +189,7 @@ OUR_METHODS = (
         "log Σ_c w_c N(d_c; μ_c, V_c+τ)/N(d_c; 0, τ), d_c = mean ψ_c(x) − mean ψ_c(y)",
         OURS_WITNESS,
         "ours",
-        Look(GREENS[0], "square", "dash"),
+        Look(VIOLETS[0], "square", "dash"),
         learn=learn_features,
         training="learn_spaces",
         revision=2,
@@ -203,7 +203,7 @@ OUR_METHODS = (
         "harmonic mean of the families' p-values, permuted",
         OURS_FUSE,
         "ours",
-        Look(GREENS[2], "diamond", "dash"),
+        Look(VIOLETS[2], "diamond", "dash"),
         learn=learn_features,
         training="learn_spaces",
         revision=3,
@@ -218,7 +218,7 @@ OUR_METHODS = (
         "k(x,y) = Σ_i β_i·(A_iψ(x))ᵀ(A_iψ(y)) + Σ_j β_j·Gaussian_j",
         OURS,
         "ours",
-        Look(GREENS[3], "circle", "dash"),
+        Look(VIOLETS[3], "circle", "dash"),
         learn=learn_feature_mixture,
         training="learn_space_mixture",
         revision=2,

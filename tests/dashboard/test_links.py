@@ -3,15 +3,17 @@
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from m2st_core.dashboard.widgets.controls import ALPHA, CLOSENESS, N_TASKS, PERMUTATIONS, SEED
+from m2st_core.dashboard.explore.rail import M_TR, N_TASKS
+from m2st_core.dashboard.widgets.controls import ALPHA, PERMUTATIONS, SEED
 
-CONTROLS = (ALPHA, PERMUTATIONS, SEED, CLOSENESS, N_TASKS)
+CONTROLS = (ALPHA, PERMUTATIONS, SEED, M_TR, N_TASKS)
 
 
 def draw_controls():
-    from m2st_core.dashboard.widgets.controls import ALPHA, CLOSENESS, N_TASKS, PERMUTATIONS, SEED, ask_controls
+    from m2st_core.dashboard.explore.rail import M_TR, N_TASKS
+    from m2st_core.dashboard.widgets.controls import ALPHA, PERMUTATIONS, SEED, ask_controls
 
-    ask_controls((ALPHA, PERMUTATIONS, SEED, CLOSENESS, N_TASKS))
+    ask_controls((ALPHA, PERMUTATIONS, SEED, M_TR, N_TASKS))
 
 
 @pytest.mark.parametrize("text", ["inf", "-inf", "nan", "1e309", "-1e309", "9" * 400, "", "[]", "null", "Infinity"])

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from m2st_core.dashboard.power.results import sweep_as_python, sweep_as_shell
+from m2st_core.dashboard.explore.results import sweep_as_python, sweep_as_shell
 from m2st_core.studies.power import (
     difference_names,
     level_finding,
@@ -11,7 +11,7 @@ from m2st_core.studies.power import (
     spec_differences,
     sweep_finding,
 )
-from m2st_core.sweeps.spec import SweepSpec
+from m2st_core.sweeps.spec import SweepSpec, origin_of
 
 SPEC = SweepSpec(methods=("MMD-M",))
 
@@ -19,24 +19,34 @@ SPEC = SweepSpec(methods=("MMD-M",))
 def summary(**rates):
     """A summary with sizes 50 and 100."""
     rows = [
-        {"method": name.replace("_", "-"), "m_te": m_te, "rate": rate, "m_tr": 50.0 if name == "Meta_WiTS" else None}
+        {"method": name.replace("_", "-"), "m_te": m_te, "rate": rate, "error": 0.02}
         for name, values in rates.items()
         for m_te, rate in zip((50, 100), values, strict=True)
     ]
-    return pd.DataFrame(rows)
+    table = pd.DataFrame(rows, columns=["method", "m_te", "rate", "error"])
+    return table.assign(origin=table["method"].map(origin_of))
 
 
-def test_the_finding_follows_the_numbers():
-    said = power_finding(summary(MMD_M=(0.2, 0.5), Meta_WiTS=(0.85, 1.0)), "per mode")
+def test_the_finding_speaks_of_the_papers_tests_and_of_the_best_one_without_related_tasks():
+    numbers = {"Meta_MKL": (0.3, 0.72), "Meta_KL": (0.2, 0.7), "Meta_WiTS": (0.9, 1.0)}
+    said = power_finding(summary(**numbers, MMD_D=(0.1, 0.4)), "hdgm")
     assert said == (
-        "**Meta-WiTS (ours)** reaches 80 % power with 50 test rows per mode and 50 training rows. "
-        "**MMD-M** does not with 100."
+        "With 100 rows per mode (200 per sample) to test, **Meta-MKL** finds the difference in **72 of 100** samples, "
+        "Meta-KL in 70. The best test without related tasks, MMD-D, finds it in 40 of 100."
     )
-    said = power_finding(summary(MMD_M=(0.2, 0.8), Meta_WiTS=(0.1, 0.3)), "per sample")
-    assert said.startswith("**MMD-M** reaches 80 % power with 100") and "Meta-WiTS (ours)** does not with 100" in said
-    none = power_finding(summary(MMD_M=(0.2, 0.5), Meta_WiTS=(0.1, 0.3)), "per mode")
-    assert none == "No test reaches 80 % power with 100 rows per mode. **MMD-M** comes closest, with 50 %."
-    assert power_finding(summary().reindex(columns=["method", "m_te"]), "per mode") == ""
+    assert "**Meta-MKL** finds the difference in **30 of 100**" in power_finding(summary(**numbers), "blobs", 50)
+    better = power_finding(summary(**numbers, MMD_O=(0.3, 0.8)), "hdgm")
+    assert better.endswith(
+        "**MMD-O** uses no related tasks and is as good or better at every size: it finds it in 80 of 100."
+    )
+    alike = power_finding(summary(**numbers, MMD_O=(0.1, 0.71)), "hdgm")
+    assert alike.endswith("**MMD-O** uses no related tasks and is about as good: it finds it in 71 of 100.")
+    ours = power_finding(summary(Meta_WiTS=(0.9, 1.0), MMD_M=(0.2, 0.3)), "blobs")
+    assert ours.startswith(
+        "With 100 rows per sample to test, **Meta-WiTS (ours)** finds the difference in **100 of 100**"
+    )
+    assert power_finding(summary(MMD_M=(0.2, 0.3)), "blobs").endswith("in **30 of 100** samples.")
+    assert power_finding(summary(), "hdgm") == ""
 
 
 def test_a_level_that_is_not_kept_is_named():

@@ -9,7 +9,8 @@ from m2st_core.dashboard.jobs import host
 from m2st_core.dashboard.widgets.page import _made, forget_shared, shared
 from m2st_core.data.tables.cells import read_cell
 from m2st_core.serving import visitors
-from m2st_core.studies.power import DEFAULT, add_shipped
+from m2st_core.studies.explore import DEFAULT_SWEEP as DEFAULT
+from m2st_core.studies.explore import shipped_rows
 from m2st_core.sweeps import grid
 from m2st_core.sweeps.cells import CellResult
 from m2st_core.sweeps.store import Store
@@ -68,14 +69,12 @@ def test_rows_are_the_same_table_until_a_cell_is_added(tmp_path):
     assert other.cells.rows(spec)["rejections"].tolist() == [9]
 
 
-def test_what_is_drawn_leaves_the_shared_tables_as_they_are(tmp_path):
-    from m2st_core.dashboard.power.results import Earlier, _draw_curves
+def test_what_is_drawn_leaves_the_shared_tables_as_they_are():
+    from m2st_core.dashboard.explore.results import Earlier, _draw_curves
     from m2st_core.paper.published import with_published
     from m2st_core.sweeps.summary import summarise
 
-    store = Store(tmp_path)
-    add_shipped(store)
-    rows = store.cells.rows(DEFAULT)
+    rows = shipped_rows(DEFAULT)
     tables = rows, shared(summarise, rows), shared(with_published, shared(summarise, rows))
     copies = [table.copy(deep=True) for table in tables]
     for kind in ("power", "total"):
@@ -111,13 +110,13 @@ def test_what_all_share_is_forgotten_when_nobody_is_left(monkeypatch, left, kept
 
 def test_grids_in_memory_are_bounded_by_their_cells(monkeypatch):
     monkeypatch.setattr(grid, "_grids", OrderedDict())
-    monkeypatch.setattr(grid, "MOST_IN_GRIDS", 100)
+    monkeypatch.setattr(grid, "MOST_IN_GRIDS", 300)
     specs = [DEFAULT.with_(repeats=2, seed=seed) for seed in range(8)]
     size = len(grid.grid_of(specs[0]).cells)
-    assert 0 < size <= 50
+    assert 0 < size <= 100
     for spec in specs:
         assert len(grid.grid_of(spec).cells) == size
-    assert sum(len(each.cells) for each in grid._grids.values()) <= 100 and len(grid._grids) == 100 // size
+    assert sum(len(each.cells) for each in grid._grids.values()) <= 300 and len(grid._grids) == 300 // size
     assert grid.grid_of(specs[-1]) is grid.grid_of(specs[-1])
     large = DEFAULT.with_(repeats=40)  # kept alone: it is what is being looked at
     assert grid.grid_of(large) is grid.grid_of(large) and len(grid._grids) == 1

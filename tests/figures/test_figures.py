@@ -1,3 +1,4 @@
+import colorsys
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +18,11 @@ from m2st_core.figures.power import (
 from m2st_core.figures.samples import samples_figure
 from m2st_core.figures.theme import look_of
 from m2st_core.testing.methods import label_of
+
+
+def curves(figure):
+    """The names of the curves."""
+    return [trace.name for trace in figure.data if trace.mode == "lines+markers"]
 
 
 def test_samples_show_every_row_in_two_colours_and_two_shapes():
@@ -91,8 +97,8 @@ def test_power_curves_have_bands_and_published_points():
 def test_published_points_share_one_name_and_many_methods_get_a_taller_chart():
     methods = [name for name, method in m2st.METHODS.items() if method.origin != "ours"][:10]
     table = pd.DataFrame([row for name in methods for row in summary(method=name, published=0.4, published_error=0.1)])
-    shown = [trace.name for trace in power_figure(table).data if trace.showlegend is not False]
-    assert sorted(shown) == sorted([*methods, "published"])
+    assert sorted(curves(power_figure(table))) == sorted(methods)
+    assert {trace.name for trace in power_figure(table).data if trace.mode == "markers"} == {"published"}
     assert power_figure(table).layout.height > power_figure(table.iloc[:2]).layout.height
 
 
@@ -100,8 +106,10 @@ def test_training_rows_count_where_all_rows_are_shown():
     split = [row for m in (50, 100) for row in summary(m_te=m)]
     whole = [row for m in (50, 100) for row in summary(m_te=m, method="MMD-M", m_tr=np.nan)]
     figure = total_rows_figure(pd.DataFrame(split + whole))
-    curves = {trace.name: list(trace.x) for trace in figure.data if trace.showlegend is not False}
-    assert curves == {"Meta-KL": [100, 150], "MMD-M": [50, 100]}
+    assert {trace.name: list(trace.x) for trace in figure.data if trace.mode == "lines+markers"} == {
+        "Meta-KL": [100, 150],
+        "MMD-M": [50, 100],
+    }
     assert "training rows included" in figure.layout.xaxis.title.text
 
 
@@ -109,8 +117,7 @@ def test_a_sweep_over_tasks_makes_a_curve_per_size():
     table = pd.DataFrame(
         [row for n in (20, 100) for m in (50, 100) for row in summary(n_tasks=float(n), m_te=m, rate=n / 200)]
     )
-    names = [trace.name for trace in tasks_figure(table).data if trace.showlegend is not False]
-    assert names == ["Meta-KL, m_te=50", "Meta-KL, m_te=100"]
+    assert curves(tasks_figure(table)) == ["Meta-KL, m_te=50", "Meta-KL, m_te=100"]
     assert list(tasks_figure(table).data[0].x) == [20, 100]
 
 
@@ -148,13 +155,30 @@ def test_methods_that_are_often_compared_differ_in_colour():
         assert len({look_of(method).colour for method in methods}) == len(methods)
 
 
-def test_methods_are_green_with_history_and_grey_without():
+def test_the_papers_tests_are_green_ours_violet_and_general_ones_grey_or_brown():
     for name, method in m2st.METHODS.items():
-        red, green, blue = (int(method.look.colour[at : at + 2], 16) for at in (1, 3, 5))
-        if method.uses_related_tasks:
-            assert green > red and green > blue, name
-        else:
-            assert max(red, green, blue) - min(red, green, blue) <= 24, name
+        red, green, blue = (int(method.look.colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+        hue, _, saturation = colorsys.rgb_to_hls(red, green, blue)
+        kinds = {
+            "paper": 0.19 < hue < 0.53,
+            "ours": 0.66 < hue < 0.92,
+            "general": saturation < 0.1 or hue < 0.13,
+        }
+        assert [kind for kind, holds in kinds.items() if holds] == [method.origin], name
+
+
+def test_colours_stand_out_from_light_and_dark_pages():
+    """A contrast of at least 3 with both backgrounds of .streamlit/config.toml."""
+
+    def luminance(colour):
+        parts = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+        linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return np.dot(linear, (0.2126, 0.7152, 0.0722))
+
+    for name, method in m2st.METHODS.items():
+        own = luminance(method.look.colour)
+        assert (luminance("#FFFFFF") + 0.05) / (own + 0.05) > 3, name
+        assert (own + 0.05) / (luminance("#14171C") + 0.05) > 3, name
 
 
 def test_figures_know_every_method_and_whose_it_is():
@@ -182,10 +206,9 @@ def test_lines_tell_whose_a_method_is():
 
 def test_our_methods_are_marked_in_every_legend_and_on_every_axis():
     table = pd.DataFrame(summary(method="Feature-MKL") + summary(method="Meta-MKL"))
-    assert [trace.name for trace in power_figure(table).data if trace.showlegend is not False] == [
-        "Feature-MKL (ours)",
-        "Meta-MKL",
-    ]
+    assert curves(power_figure(table)) == ["Feature-MKL (ours)", "Meta-MKL"]
+    ends = [annotation.text for annotation in power_figure(table).layout.annotations]
+    assert ["Feature-MKL (ours)" in ends[0], "Meta-MKL" in ends[1]] == [True, True]
     assert list(type_1_figure(table, 0.05, (0.03, 0.07)).data[0].y) == ["Feature-MKL (ours)", "Meta-MKL"]
     assert list(ablation_figure(table).data[0].x) == ["Feature-MKL (ours)", "Meta-MKL"]
     assert compare_figure(table.assign(run="aaaaaa")).data[0].name == "Feature-MKL (ours), aaaaaa"

@@ -1,17 +1,20 @@
 """The figures of Learn, Weights and Relatedness show the numbers they were given."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from m2st_core.figures.kernels import criterion_figure, share_figure, weight_spread_figure, weights_figure
+from m2st_core.figures.kernels import mixture_figure, rank_figure
 from m2st_core.figures.null import p_value_strip, shuffle_figure
 from m2st_core.figures.power import found_figure, learning_figure
 from m2st_core.figures.relatedness import (
     bound_course_figure,
     gamma_figure,
     gamma_power_figure,
-    gamma_spread_figure,
+    task_gamma_figure,
+    theorem_figure,
 )
 from m2st_core.figures.samples import heat_figure
 
@@ -92,35 +95,64 @@ def test_power_stands_alone_on_fixed_axes():
 
 @pytest.fixture
 def kernels():
+    """Two repeats of three kernels, in no order."""
     return pd.DataFrame(
         {
-            "kernel": ["Δ=0.3", "all tasks"],
-            "learned": [0.2, 0.8],
-            "best one": [1.0, 0.0],
-            "uniform": [0.5, 0.5],
-            "criterion": [0.4, -0.1],
+            "repeat": [0, 0, 0, 1, 1, 1],
+            "kernel": [2, 0, 1, 0, 1, 2],
+            "name": ["<b>c", "a", "b", "a", "b", "<b>c"],
+            "strength": [0.3, 0.1, 0.2, 0.1, 0.2, 0.3],
+            "beta": [0.6, 0.1, 0.3, 0.3, 0.5, 0.2],
+            "share": [0.2, 0.2, 0.6, 0.2, 0.4, 0.4],
         }
     )
 
 
-def test_weights_stand_beside_best_one_and_uniform(kernels):
-    methods = {"learned": "Meta-MKL", "best one": "Meta-Best1", "uniform": "Meta-MKL-A"}
-    learned, best, uniform = weights_figure(kernels, methods).data
-    assert list(learned.x) == [0.2, 0.8] and list(best.x) == [1, 0] and list(uniform.x) == [0.5, 0.5]
-    assert learned.type == "bar" and best.marker.symbol != uniform.marker.symbol
-    assert list(learned.y) == list(best.y) == list(kernels["kernel"])
-    assert [trace.name for trace in (learned, best, uniform)] == [f"{m}: {c}" for c, m in methods.items()]
-    assert list(criterion_figure(kernels, "Meta-MKL").data[0].x) == [0.4, -0.1]
-    (alone,) = weights_figure(kernels, {"learned": "Feature-MKL"}).data
-    assert alone.name == "Feature-MKL (ours)" and alone.marker.color != learned.marker.color
+def traces(figure):
+    return {trace.name: trace for trace in figure.data}
 
 
-def test_variation_of_the_weights_shows_every_training_sample():
-    repeats = pd.DataFrame({"repeat": [0, 1, 0, 1], "kernel": ["b", "b", "a", "a"], "weight": [0.1, 0.2, 0.3, 0.4]})
-    boxes = weight_spread_figure(repeats, "Meta-MKL").data
-    assert [box.name for box in boxes] == ["b", "a"] and list(boxes[1].x) == [0.3, 0.4]
-    marks, mean = share_figure(pd.DataFrame({"m_tr": [10, 10, 50], "share": [0.2, 0.4, 1.0]})).data
-    assert list(marks.y) == [0.2, 0.4, 1.0] and list(mean.y) == pytest.approx([0.3, 1.0])
+def test_a_mixture_has_means_repeats_and_a_place_to_click_for_each_kernel(kernels):
+    figure = mixture_figure(kernels)
+    drawn = traces(figure)
+    assert list(drawn["mean"].y) == pytest.approx([0.2, 0.4, 0.4]) and len(drawn["repeats"].y) == 6
+    assert figure.data[-1].name == "kernel" and list(figure.data[-1].x) == [0, 1, 2]
+    assert figure.data[-1].customdata[1] == "Δ = 0.200: mean β = 0.40"
+    assert list(figure.layout.xaxis.ticktext) == ["0.10", "0.20", "0.30"] and "used" not in drawn
+    assert [line.y0 for line in figure.layout.shapes] == [pytest.approx(1 / 3)]
+
+
+def test_used_weights_are_drawn_where_they_differ(kernels):
+    drawn = traces(mixture_figure(kernels.assign(used=0.2 * kernels["beta"] + 0.8 / 3)))
+    assert list(drawn["used"].y) == pytest.approx([0.2 * beta + 0.8 / 3 for beta in drawn["mean"].y])
+    assert "used: 0.31" in drawn["kernel"].customdata[0] and "used" not in traces(mixture_figure(kernels))
+
+
+def test_shares_have_no_uniform_line_and_names_from_files_are_escaped(kernels):
+    figure = mixture_figure(kernels.assign(strength=np.nan), measured="share")
+    assert not figure.layout.shapes and list(figure.data[0].y) == pytest.approx([0.2, 0.5, 0.3])
+    assert figure.layout.xaxis.ticktext[2] == "&lt;b&gt;c" and "<b>" not in figure.data[-1].customdata[2]
+
+
+def test_each_kernel_has_its_picture_below_its_bar(kernels):
+    maps = np.stack([np.full((4, 4), value) for value in (2.0, -3.0, np.nan)])
+    pictures = traces(mixture_figure(kernels, pictures=maps))["pictures"]
+    z, x = np.array(pictures.z, dtype=float), np.array(pictures.x)
+    for kernel, value in enumerate((1, -1)):  # each at its own full colour
+        assert (z[:, (x > kernel - 0.45) & (x < kernel + 0.45)] == value).all()
+    assert np.isnan(z[:, x > 1.45]).all() and pictures.yaxis == "y2"
+
+
+def test_ranks_add_up_to_all_weight():
+    ranked = pd.DataFrame([[0.5, 0.2, 0.1, 0.1, 0.1], [0.4, 0.3, 0.2, 0.1, 0.0]], index=[10, 50])
+    figure = rank_figure(ranked, 50, "Meta-MKL", "m_tr", 200)
+    bars = figure.data
+    assert [bar.name for bar in bars] == ["largest", "second", "third", "all others"]
+    assert sum(np.array(bar.y) for bar in bars) == pytest.approx([1, 1]) and list(bars[-1].y) == pytest.approx(
+        [0.2, 0.1]
+    )
+    assert list(figure.layout.xaxis.ticktext) == ["10", "<b>50</b>"]
+    assert len(rank_figure(ranked.iloc[:, :2], 50, "Meta-MKL", "m_tr", 200).data) == 2
 
 
 def test_gamma_curves_hold_published_and_measured_values():
@@ -142,27 +174,34 @@ def test_gamma_curves_hold_published_and_measured_values():
     assert len({trace.marker.symbol for trace in (paper, chosen, fresh)}) == 3
 
 
-def test_the_spread_marks_min_over_tasks_of_max_over_restarts():
-    values = pd.DataFrame(
-        [
-            {"closeness": 0.1, "task": task, "restart": restart, "gamma": gamma, "floor": 0.25}
-            for task, found in (("a", [0.1, 0.5]), ("b", [0.2, 0.3]))
-            for restart, gamma in enumerate(found)
-        ]
-    )
-    others, largest, floor, line = gamma_spread_figure(values).data
-    assert list(floor.y) == [0.25, 0.25] and "noise floor" in floor.name
-    assert sorted(others.y) == [0.1, 0.2] and sorted(largest.y) == [0.3, 0.5] and list(line.y) == [0.3, 0.3]
-
-
-def test_power_against_gamma_carries_its_interval():
+def test_power_against_gamma_has_bars_and_the_bands_of_tests_without_history():
     table = pd.DataFrame(
-        {"gamma": [0.2, 0.1], "closeness": [0.5, 0.1], "rate": [0.3, 0.9], "low": [0.2, 0.8], "high": [0.4, 0.95]}
-    ).assign(floor=[0.15, 0.12])
-    marks = gamma_power_figure(table).data[0]
-    assert gamma_power_figure(table).layout.shapes[0].x1 == pytest.approx(0.135)
-    assert list(marks.x) == [0.1, 0.2] and list(marks.text) == ["C=0.1", "C=0.5"]
-    assert list(marks.error_y.array) == pytest.approx([0.05, 0.1])
+        {"method": "Meta-KL", "gamma": [0.1, 0.2], "closeness": [0.1, 0.5], "rate": [0.9, 0.3], "error": [0.01, 0.02]}
+    )
+    others = pd.DataFrame({"method": ["MMD-O"], "rate": [0.6], "error": [0.05]})
+    figure = gamma_power_figure(table, others, 0.5)
+    (marks,) = figure.data
+    assert list(marks.x) == [0.1, 0.2] and list(marks.y) == [0.9, 0.3] and list(marks.error_y.array) == [0.01, 0.02]
+    assert marks.marker.size[1] > marks.marker.size[0]  # C = 0.5 is the chosen one
+    band, line = figure.layout.shapes
+    assert (band.y0, band.y1) == pytest.approx((0.55, 0.65)) and line.y0 == line.y1 == 0.6
+    named = {re.sub("<.*?>", "", words.text) for words in figure.layout.annotations}
+    assert named == {"MMD-O", "Meta-KL", "C = 0.1", "C = 0.5"}
+
+
+def test_the_theorem_has_measured_points_with_bars_and_bounds_without():
+    table = pd.DataFrame(
+        {"rows": [20, 50, 20, 50], "line": ["measured", "measured", "bound", "bound"], "value": [0.1, -0.01, 900, 700]}
+    ).assign(error=[0.01, 0.01, np.nan, np.nan])
+    measured, bound = theorem_figure(table, "rows", 50).data
+    assert list(measured.x) == [20] and list(measured.error_y.array) == [0.01]  # −0.01 has no place on a log axis
+    assert list(bound.y) == [900, 700] and bound.error_y.array is None and bound.mode == "lines"
+
+
+def test_names_of_uploaded_tasks_are_shown_literally_beside_their_floors():
+    table = pd.DataFrame({"task": ["<b>May</b>"], "gamma": [0.2], "floor": [0.1]})
+    bars, floors = task_gamma_figure(table).data
+    assert list(bars.y) == ["&lt;b&gt;May&lt;/b&gt;"] and list(bars.x) == [0.2] and list(floors.x) == [0.1]
 
 
 def test_bounds_are_drawn_against_m():

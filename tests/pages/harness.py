@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 APP = Path(__file__).parents[2] / "app.py"
 FOLDED = (  # the expanders that are filled when they are opened
     "lab_numbers", "lab_code", "lab_training", "runs_numbers", "one_test_code", "story_table", "weights_table",
-    "weights_variation", "weights_mixed", "relatedness_table", "relatedness_maths", "learn_maths",
+    "weights_variation", "weights_mixed", "relatedness_maths", "relatedness_theorem_maths", "learn_maths",
 )  # fmt: skip
 FORMER = "It stays until there is a new one."  # beside a result of other settings
 FAILED = "Something went wrong on our side."

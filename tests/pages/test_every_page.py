@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from app import PAGES
+from app import PAGES, TABS
 from tests.pages.harness import open_page, run
 
-NAMES = [Path(path).stem for path in PAGES]
+PATHS = list(dict.fromkeys([*PAGES, *TABS]))
+NAMES = [Path(path).stem for path in PATHS]
 NUMERIC = ("number_input", "slider", "select_slider")
 BOUND = (*NUMERIC, "toggle", "selectbox", "multiselect", "segmented_control")
 CONTROLS = (*BOUND, "file_uploader", "button")
@@ -111,7 +112,7 @@ def test_no_link_breaks_it(name, app, caplog):
         assert not broken, link
 
 
-TABS = """
+LOADING = """
 import ast, sys, threading, streamlit
 failed, start = [], threading.Barrier(len(sys.argv) - 1)
 
@@ -134,5 +135,7 @@ sys.exit(str(failed) if failed else 0)
 def test_tabs_that_are_opened_at_once_do_not_block_one_another():
     """A server that has just started runs the pages themselves, each on a thread: what they import may not cross."""
     root = Path(__file__).parents[2]
-    done = subprocess.run([sys.executable, "-c", TABS, *PAGES], cwd=root, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", LOADING, *PATHS], cwd=root, capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stderr

@@ -3,7 +3,6 @@
 import json
 import sqlite3
 
-from m2st_core.studies.power import add_shipped
 from m2st_core.sweeps.cells import digest
 from tests.pages.harness import charts, open_page, until, words
 
@@ -19,15 +18,15 @@ def test_an_empty_store_shows_the_shipped_curves_and_says_what_to_do(store):
     app = open_page(PAGE)
     assert "there are no runs yet" in words(app).lower()
     assert "What you train in **Power** appears here" in words(app) and not app.dataframe
-    add_shipped(store)
-    app = open_page(PAGE)
-    assert "reaches 80 % power" in words(app) and "These curves are shipped: there are no runs yet." in words(app)
+    assert "**Meta-MKL** finds the difference" in words(
+        app
+    ) and "These curves are shipped: there are no runs yet." in words(app)
     assert len(charts(app)) == 1
 
 
 def test_the_newest_run_is_shown(finished):
     app = open_page(PAGE)
-    history, table = (frame.value for frame in app.dataframe)
+    history, _, table = (frame.value for frame in app.dataframe)
     assert history["name"].tolist() == ["A small run"] and history["state"].tolist() == ["✅ done"]
     assert history["open"].tolist() == [f"power?run={finished.run_id}"]
     assert len(table) == 4 and len(charts(app)) == 1

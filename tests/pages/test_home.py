@@ -26,7 +26,7 @@ def bar(app, lens):
 
 
 def test_home_is_the_first_page():
-    assert next(iter(front.PAGES.values()))[0] == "Home"
+    assert next(iter(front.PAGES.values())) == "Home"
     assert [title.value for title in run(AppTest.from_file(front.__file__, default_timeout=60)).title] == [
         "Are these two samples different?"
     ]

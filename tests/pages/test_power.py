@@ -2,7 +2,7 @@
 
 import pytest
 
-from m2st_core.studies.power import DEFAULT, SHIPPED, shipped_results, shipped_specs
+from m2st_core.studies.explore import DEFAULT_SWEEP as DEFAULT
 from m2st_core.sweeps.database import Database
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.work import STOPPED
@@ -10,8 +10,8 @@ from tests.pages.harness import charts, open_page, run, until, words
 
 PAGE = "power"
 SMALL = {
-    "lab_methods": ["MMD-M", "limit"], "lab_m_te": ["10", "20"], "lab_repeats": "2", "lab_tests": "8",
-    "lab_n_permutations": "99", "lab_m_tr": "8", "n_tasks": "4", "lab_rows_per_task": "8",
+    "lab_methods": ["MMD-M", "limit"], "lab_ours": "false", "lab_m_te": ["10", "20"], "lab_repeats": "2",
+    "lab_tests": "8", "lab_n_permutations": "99", "m_tr": "8", "n_tasks": "4", "rows_per_task": "8",
 }  # fmt: skip
 
 
@@ -25,20 +25,19 @@ def curves(app):
     return {trace["name"]: trace for trace in power["data"] if trace.get("name")}
 
 
-def test_the_shipped_curves_are_those_of_this_version():
-    """After a change of CODE or of a method's revision, ``python -m m2st_core bench shipped_power`` makes them anew."""
-    keys = {cell.key for spec in shipped_specs() for cell in spec.cells()}
-    assert shipped_results().keys() == keys and SHIPPED.stat().st_size < 100_000
-
-
-def test_the_page_opens_on_shipped_curves_with_their_finding(store):
+def test_the_page_opens_on_the_papers_tests_with_their_finding(store):
     app = open_page(PAGE)
     assert app.title[0].value == "Power" and spec_of(app) == DEFAULT
-    assert "**Meta-WiTS (ours)** reaches 80 % power with" in words(app) and "does not with 200" in words(app)
-    assert "Shipped results of this version: 4 repeats of 50 tests" in words(app)
-    assert {"Meta-WiTS (ours)", "Meta-Witness (ours)", "MMD-M"} <= curves(app).keys()
+    said = words(app)
+    assert "With 200 rows per mode (400 per sample) to test, **Meta-MKL** finds the difference in **72 of 100**" in said
+    assert "**MMD-O** uses no related tasks and is as good or better at every size: it finds it in 78 of 100." in said
+    assert {"Meta-MKL", "Meta-KL", "AGT-KL", "MMD-D", "MMD-O", "MMD-M", "Meta-WiTS (ours)"} <= curves(app).keys()
+    assert "Computed before: 20 repeats × 100 samples" in said and "published" in curves(app)
     assert app.button(key="lab_go").disabled and store.all_runs().empty
-    assert "False alarms" in words(app)  # the type-I error stands beside the power
+    assert "False alarms" in said and "Measured at C = 0.3, N = 100, m_te = 100, m_tr = 50." in said
+    sizes = app.dataframe[0].value
+    assert sizes.loc["Meta-MKL", "200"] == "0.72 ± 0.02" and sizes.loc["Meta-MKL", "rows for 80 %"] == "235"
+    assert sizes.loc["AGT-KL", "rows for 80 %"] == "over 250"
     assert "python -m m2st_core sweep spec.toml" in app.code[1].value
 
 
@@ -59,44 +58,45 @@ def test_an_unchanged_rerun_asks_the_store_once_for_runs_and_once_for_rows(finis
 
 def test_another_closeness_has_shipped_curves_too(store):
     app = open_page(PAGE)
-    before = curves(app)["Meta-WiTS (ours)"]["y"], curves(app)["MMD-M"]["y"]
-    app.slider(key="closeness").set_value(0.6)
+    before = curves(app)["Meta-MKL"]["y"], curves(app)["MMD-M"]["y"]
+    app.session_state["closeness"] = 0.5
     run(app)
-    after = curves(app)["Meta-WiTS (ours)"]["y"], curves(app)["MMD-M"]["y"]
-    assert after[0] != before[0] and after[1] == before[1] and "Shipped results" in words(app)
+    after = curves(app)["Meta-MKL"]["y"], curves(app)["MMD-M"]["y"]
+    assert after[0] != before[0] and after[1] == before[1] and "have not been run" not in words(app)
+    assert app.query_params["closeness"] == "0.5"
 
 
 def test_refining_doubles_the_repeats_and_starts(store, monkeypatch):
     started = []
     monkeypatch.setattr("m2st_core.dashboard.jobs.runs.SweepQueue.submit", lambda self, spec, *_: started.append(spec))
     open_page(PAGE).button(key="lab_refine").click().run()
-    assert started == [DEFAULT.with_(repeats=8)]
+    assert started == [DEFAULT.with_(repeats=40, tests=100)]
 
 
-def test_a_change_leaves_the_curves_pale(store):
+def test_a_change_leaves_the_curves_pale_and_trains_what_is_not_shipped(store):
     app = open_page(PAGE)
-    app.number_input(key="n_tasks").set_value(40)
+    app.select_slider(key="n_tasks").set_value(40)
     run(app)
-    assert (
-        "**Meta-WiTS (ours) and Meta-Witness (ours)** have not been run with these settings yet: press **Train**."
-        in words(app)
-    )
-    pale = [f"pale: {name}, N=100" for name in ("Meta-WiTS (ours)", "Meta-Witness (ours)")]
-    assert "Pale: N=100." in words(app) and set(pale) <= curves(app).keys()
-    assert all(curves(app)[name]["opacity"] < 0.5 and curves(app)[name].get("showlegend", True) for name in pale)
-    assert "MMD-M" in curves(app)  # it learns from no related task, so its curve is known, and drawn once
-    assert "pale: MMD-M, N=100" not in curves(app)
-    assert not app.button(key="lab_go").disabled and "About **" in words(app)
+    said = words(app)
+    assert "**Meta-MKL, Meta-KL, AGT-KL and Meta-WiTS (ours)** have not been run at this setting: press **Train" in said
+    assert "Pale curves: N=100." in said and {"pale: Meta-MKL, N=100", "MMD-O", "MMD-D"} <= curves(app).keys()
+    assert curves(app)["pale: Meta-MKL, N=100"]["opacity"] < 0.5 and "pale: MMD-O, N=100" not in curves(app)
+    assert app.button(key="lab_go").label == "Train 4 tests" and "About **" in said
 
 
 def test_pinned_curves_stay_beside_others(store):
     app = open_page(PAGE)
     app.button(key="lab_pin").click().run()
-    app.slider(key="closeness").set_value(0.5)
+    app.session_state["closeness"] = 0.1
     run(app)
-    assert "Meta-WiTS (ours), C=0.3" in curves(app) and "Meta-WiTS (ours)" in curves(app)
+    assert "Meta-MKL, C=0.3" in curves(app) and "Meta-MKL" in curves(app)
     app.button(key="lab_unpin").click().run()
-    assert "Meta-WiTS (ours), C=0.3" not in curves(app)
+    assert "Meta-MKL, C=0.3" not in curves(app)
+
+
+def test_the_link_carries_the_closeness(store):
+    assert spec_of(open_page(PAGE, closeness="0.1")).closeness == (0.1,)
+    assert spec_of(open_page(PAGE, closeness="7")) == spec_of(open_page(PAGE, closeness="x")) == DEFAULT
 
 
 def test_without_a_difference_rejections_are_false_alarms(store):
@@ -122,7 +122,7 @@ def test_the_first_change_after_opening_a_saved_run_stays(finished):
 
 def test_lines_of_one_algorithm_are_compared_in_one_sweep(store):
     lines = ("Meta-MKL", "Meta-MKL · code", "Meta-MKL · tuned")
-    app = open_page(PAGE, lab_methods=lines)
+    app = open_page(PAGE, lab_methods=lines, lab_ours="false")
     assert not app.error and spec_of(app).methods == lines
     assert "**Meta-MKL · tuned**. Tuned: φ starts as a classifier" in words(app) and "β is shrunk" in words(app)
     assert "**Meta-MKL · code**. As in the code: H = 30" in words(app)
@@ -151,24 +151,41 @@ def test_a_run_that_was_cancelled_at_once_says_that_nothing_is_kept_and_what_to_
     spec = spec_of(open_page(PAGE, **SMALL | {"lab_methods": ["MMD-M"]}))
     store.runs.set_state(store.runs.start(spec), "cancelled", STOPPED)
     app = open_page(PAGE, **SMALL | {"lab_methods": ["MMD-M"]})
-    assert "**MMD-M** has not been run with these settings yet: press **Resume**." in words(app)
+    assert "**MMD-M** has not been run at this setting: press **Resume**." in words(app)
     assert "Stopped on request. No cell was finished yet." in words(app) and "kept" not in words(app)
 
 
 def test_the_type_1_panel_names_methods_that_were_not_measured(store):
     assert "Not measured" not in words(open_page(PAGE))
-    app = open_page(PAGE, lab_methods=["Meta-WiTS (ours)", "MMD-M", "Meta-FUSE (ours)", "MMD-D"])
-    assert "Not measured with these settings: Meta-FUSE (ours), MMD-D." in words(app)
+    app = open_page(PAGE, lab_methods=["MMD-M", "Energy", "MMD-D"])
+    assert "Not measured with these settings: Energy." in words(app)
 
 
-def test_methods_say_at_first_sight_whose_they_are(store):
+def test_tests_are_chosen_in_three_groups(store):
     app = open_page(PAGE)
-    assert "**Meta-WiTS (ours), Meta-Witness (ours)**: of this project" in words(app)
-    assert "**MMD-M**: without related tasks." in words(app) and "deep kernels, of Liu" not in words(app)
-    shown = app.multiselect(key="lab_methods").options
-    assert "Feature-MKL (ours)" in shown and "Meta-MKL" in shown and "Meta-MKL (ours)" not in shown
-    other = open_page(PAGE, lab_methods=["Meta-KL"])
-    assert "**Meta-KL**: with deep kernels, of Liu et al. (2021)." in words(other)
+    assert "**Meta-MKL, Meta-KL, AGT-KL**: with deep kernels, of Liu et al. (2021)." in words(app)
+    assert "**Meta-WiTS (ours)**: of this project" in words(app)
+    assert {"**The paper's tests**", "**Without related tasks**", "**Ours**"} <= {one.value for one in app.markdown}
+    assert app.checkbox(key="use_Meta-KL").value and not app.checkbox(key="use_ME").value
+    app.checkbox(key="use_ME").check().run()
+    assert spec_of(app).methods[-2:] == ("ME", "Meta-WiTS") and "ME" in app.query_params["lab_methods"]
+    app.checkbox(key="use_ME").uncheck().run()
+    assert spec_of(app) == DEFAULT and "lab_methods" not in app.query_params
+
+
+def test_a_test_that_cannot_run_here_is_grey_with_its_reason(store):
+    app = open_page(PAGE, task="Blobs", lab_methods=["limit", "MMD-M"])
+    limit = app.checkbox(key="use_limit")
+    assert limit.disabled and limit.proto.help == "The likelihood ratio is known for HDGM only."
+    assert spec_of(app).methods == ("MMD-M", "Meta-WiTS") and not app.error
+    app = open_page(PAGE, lab_m_te=["10", "50"])
+    assert app.checkbox(key="use_Meta-MKL-SI").disabled and not app.checkbox(key="use_ME").disabled
+
+
+def test_algorithms_as_in_the_code_or_tuned(store):
+    app = open_page(PAGE, algorithms="tuned")
+    assert spec_of(app).methods[:2] == ("Meta-MKL · tuned", "Meta-KL · tuned")
+    assert app.checkbox(key="use_Meta-MKL").label == "Meta-MKL · tuned" and "β is shrunk" in words(app)
 
 
 def test_a_run_of_another_version_is_refused_with_a_sentence(store, other_run):
@@ -179,9 +196,9 @@ def test_a_run_of_another_version_is_refused_with_a_sentence(store, other_run):
 
 def test_an_empty_choice_is_asked_for(store):
     app = open_page(PAGE, **SMALL)
-    app.multiselect(key="lab_methods").set_value([])
-    app.run()
-    assert "at least one method" in words(app) and not app.error
+    for name in ("MMD-M", "limit"):
+        app.checkbox(key=f"use_{name}").uncheck().run()
+    assert "at least one test" in words(app) and not app.error
 
 
 def test_a_link_with_settings_trains_and_shows_curves(store):
@@ -191,11 +208,11 @@ def test_a_link_with_settings_trains_and_shows_curves(store):
     until(
         app,
         lambda app: (
-            store.all_runs()["state"].tolist() == ["done"] and len(app.dataframe) == 1 and not app.get("progress")
+            store.all_runs()["state"].tolist() == ["done"] and len(app.dataframe) == 2 and not app.get("progress")
         ),
     )
     assert {"MMD-M", "limit"} <= curves(app).keys()
-    table = app.dataframe[0].value
+    table = app.dataframe[1].value
     assert len(table) == 4 and all(" – " in interval for interval in table["95 % interval"])
     assert app.query_params["run"] == spec_of(app).run_id
 
@@ -209,19 +226,14 @@ def test_a_deleted_run_is_named(store):
     assert "There is no run '0123456789ab' here" in words(open_page(PAGE, run="0123456789ab"))
 
 
-def test_all_problems_are_listed(store):
-    app = open_page(PAGE, task="Blobs", lab_methods=["limit", "Meta-WiTS (ours)"])
-    assert "no known likelihood ratio" in app.error[0].value
-
-
 def test_cancelling_keeps_what_is_done(store):
     app = open_page(PAGE, **SMALL | {"lab_repeats": "100", "lab_tests": "300"})
     app.button(key="lab_go").click().run()
-    until(app, lambda app: len(app.dataframe) == 1)
+    until(app, lambda app: len(app.dataframe) == 2)
     app.button(key="lab_cancel").click().run()
     done = len(store.cells.rows(spec_of(app)))
     assert f"Stopped on request. {done:,} of 400 cells are computed and kept." in words(app) and done
-    assert len(app.dataframe) == 1
+    assert len(app.dataframe) == 2
     assert app.button(key="lab_go").label == "Resume"
     assert store.all_runs()["state"].tolist() == ["cancelled"]
 
@@ -230,18 +242,18 @@ def test_an_interrupted_run_can_go_on(store, finished):
     spec = finished.with_(repeats=3)
     run = store.runs.start(spec)  # as a server leaves it that was killed
     app = open_page(PAGE, run=run)
-    assert "interrupted" in words(app) and len(app.dataframe) == 1
+    assert "interrupted" in words(app) and len(app.dataframe) == 2
     app.button(key="lab_go").click()
     app.run()
     until(app, lambda app: store.runs.get(run).state == "done" and not app.get("progress"))
-    assert app.dataframe[0].value["repeats"].tolist() == [3, 3, 3, 3]
+    assert app.dataframe[1].value["repeats"].tolist() == [3, 3, 3, 3]
 
 
 def test_a_larger_grid_is_shown_as_it_was_run(store, finished):
     run = store.runs.start(finished.with_(closeness=(0.1, 0.3)))
     store.runs.set_state(run, "done")
     app = open_page(PAGE, run=run)
-    assert "larger grid than the controls" in words(app) and len(app.dataframe) == 1
+    assert "larger grid than the controls" in words(app) and len(app.dataframe) == 2
 
 
 def test_a_store_that_cannot_be_used_is_a_sentence(store, tmp_path, monkeypatch):

@@ -64,9 +64,7 @@ def test_an_owner_shares_and_deletes(anns, store, monkeypatch):
     assert own.all_runs().empty and store.seen_by("bob", (token,)).runs.get(run) is None
 
 
-@pytest.mark.parametrize(
-    ("page", "link"), [("one_test", {"n": "40", "m": "40"}), ("weights", {"weights_repeats": "5", "n_tasks": "12"})]
-)
+@pytest.mark.parametrize(("page", "link"), [("one_test", {"n": "40", "m": "40"}), ("weights", {"n_tasks": "10"})])
 def test_a_link_to_heavy_work_asks_first(monkeypatch, store, page, link):
     monkeypatch.setattr("m2st_core.dashboard.jobs.jobs.ASK_SECONDS", 0.0)
     app = open_page(page, **link)

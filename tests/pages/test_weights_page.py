@@ -1,89 +1,137 @@
-"""Weights: bars, the chosen kernel beside the mixture, variation."""
+"""β weights: Meta-MKL's bars, the kernel that is clicked, settings that are not shipped, one's own related tasks."""
 
 import threading
 
+import numpy as np
 import pytest
 
-from m2st_core.dashboard.jobs.jobs import SHIPPED
-from m2st_core.studies.weights import WeightsStudy
-from tests.pages.harness import FORMER, charts, numbers, open_page, run, settle, words
+from m2st_core.dashboard.widgets import page
+from m2st_core.dashboard.your_data.state import UserData
+from m2st_core.data.tables.examples import EXAMPLES
+from m2st_core.studies.explore import MIXTURE, ExploreSetting, shipped_mixture
+from m2st_core.studies.weights import FEATURES, FOR_UPLOADS, SPLITS, Weights, WeightsStudy
+from tests.pages.harness import FORMER, button, charts, numbers, open_page, run, settle, until, words
 from tests.quick import use_few_steps
 
-SMALL = {"n_tasks": "12", "weights_repeats": "5", "weights_m_tr": "25"}
-CHARTS = 7  # with the picture of the related tasks
+CHARTS = 4  # bars with pictures, ranks by m_tr, the chosen kernel and the mixture
+SMALL = {"n_tasks": "10", "rows_per_task": "20"}
+SHIPPED = shipped_mixture(ExploreSetting())
 
 
-def test_the_page_shows_what_the_study_finds():
-    app = settle(open_page("weights", **SMALL, seed="3"), CHARTS)
-    study = WeightsStudy(0.3, 12, 50, 0.7, 25, 5, (10, 25, 50, 100), 3)
-    result = study.run()
-    _, bars, kernel, mixture = charts(app)[:4]
-    largest = result.table.sort_values("influence", ascending=False, kind="stable").head(12).query("influence >= 0.005")
-    assert numbers(bars["data"][0]["x"]) == pytest.approx(largest["influence"].tolist())
-    assert kernel["data"][0]["name"] == largest["kernel"].iloc[0] and mixture["data"][0]["name"] == "mixture"
-    mean = result.features.shares.query("m_tr == 25")["share"].mean()
-    assert result.finding(study) in words(app)
-    assert f"**{100 * mean:.0f} %** of the statistic's spread, on average over 5 training samples." in words(app)
-    assert f"In the one shown it is **{100 * result.features.share:.0f} %**" in words(app)
-    assert "10 of the 12 tasks, drawn at random, have a kernel of their own" in words(app)
-    assert list(app.dataframe[0].value["kernel"]) == list(result.table["kernel"])
+def traces(figure):
+    return {trace["name"]: trace for trace in figure["data"]}
 
 
-def test_the_papers_mixture_is_one_click_away(monkeypatch):
-    """With the first steps of its training only: here the page is looked at, not the kernel."""
-    use_few_steps(monkeypatch)
-    app = open_page("weights", **SMALL, weights_view="β")
-    choice = app.get("button_group")[0]
-    assert choice.value == "Feature-MKL" and choice.options == ["Feature-MKL (ours)", "Meta-MKL · tuned"]
-    choice.set_value("Meta-MKL · tuned")
-    run(app)
-    settle(app, CHARTS - 1)
-    bars, used, best, uniform = charts(app)[1]["data"]
-    assert bars["type"] == "bar" and {mark["type"] for mark in (used, best, uniform)} == {"scatter"}
-    assert bars["name"] == "Meta-MKL · tuned: learned" and used["name"] == "Meta-MKL · tuned: used"
-    assert best["name"] == "Meta-Best1 · tuned: best" and "80 % of it uniform" in words(app)
-    assert "deep kernels of single related tasks" in words(app)
-    assert "trusted" not in words(app) and "are generic" not in words(app)
-
-
-def test_at_first_the_page_shows_the_shipped_result_and_says_so(monkeypatch):
+def test_the_page_opens_on_the_papers_mixture_without_computing(monkeypatch):
     monkeypatch.setattr(WeightsStudy, "run", pytest.fail)
     app = open_page("weights")
-    assert len(charts(app)) == CHARTS and WeightsStudy().shipped().finding(WeightsStudy()) in words(app)
-    assert SHIPPED in words(app)
+    figure = charts(app)[0]
+    bars = traces(figure)
+    assert len(charts(app)) == CHARTS and len(numbers(bars["mean"]["y"])) == 10
+    assert numbers(bars["mean"]["y"]) == pytest.approx(SHIPPED.mean.tolist())
+    assert len(numbers(bars["repeats"]["y"])) == len(SHIPPED.table) and "used" not in bars
+    assert [line["y0"] for line in figure["layout"]["shapes"]] == [0.1]  # Meta-MKL-A
+    assert bars["pictures"]["type"] == "heatmap"
+    labels = [f"{value:.2f}" for value in SHIPPED.table.groupby("kernel")["strength"].mean()]
+    assert figure["layout"]["xaxis"]["ticktext"] == labels
 
 
-def test_other_settings_are_not_said_to_be_shipped():
-    assert SHIPPED not in words(settle(open_page("weights", **SMALL), CHARTS))
+def test_the_finding_is_computed_from_the_table():
+    app = open_page("weights")
+    largest = SHIPPED.table.groupby("repeat")["beta"].max().mean()
+    assert "Meta-MKL** trusts few earlier kernels" in words(app)
+    assert f"**{100 * largest:.0f} %** of the weight is on one of ten" in words(app)
+    ranks = charts(app)[1]["data"]
+    place = ranks[0]["x"].index("50")
+    assert numbers(ranks[0]["y"])[place] == pytest.approx(largest)
+    assert ranks[0]["x"] == ["10", "50", "100", "150"]
+    table = app.dataframe[0].value
+    assert table["beta"].tolist() == pytest.approx(SHIPPED.mean.tolist())
 
 
-def test_weights_are_seen_as_shares_of_the_statistic_or_as_beta():
-    app = settle(open_page("weights", **SMALL), CHARTS)
-    shares = numbers(charts(app)[1]["data"][0]["x"])
-    app = settle(open_page("weights", **SMALL, weights_view="β"), CHARTS)
-    beta = numbers(charts(app)[1]["data"][0]["x"])
-    assert 0.9 < sum(shares) <= 1.001 and shares == sorted(shares, reverse=True) and beta != pytest.approx(shares)
+def test_a_click_shows_what_this_kernel_sees(monkeypatch):
+    def clicked(figure, key, alt):
+        page.chart(figure, key, alt)
+        return 7
+
+    before = charts(open_page("weights"))[2:]
+    monkeypatch.setattr(page, "clickable_chart", clicked)
+    app = open_page("weights")
+    kernel, mixture = charts(app)[2:]
+    first = SHIPPED.table[SHIPPED.table["repeat"] == SHIPPED.table["repeat"].min()].set_index("kernel")
+    assert f"What **Δ={first['strength'][7]:.3f}** sees (β = {first['beta'][7]:.2f})" in words(app)
+    seen = np.array(numbers(kernel["data"][0]["z"]), dtype=float)
+    there = np.isfinite(seen)
+    assert seen[there] == pytest.approx(SHIPPED.maps[7].ravel()[there]) and 0.2 < there.mean() < 0.9
+    assert before[0]["data"][0]["z"] != kernel["data"][0]["z"] and before[1] == mixture
 
 
-def test_an_edited_setting_starts_another_study():
-    app = settle(open_page("weights", **SMALL), CHARTS)
-    before = numbers(charts(app)[1]["data"][0]["x"])
-    app.slider(key="closeness").set_value(0.1)
-    run(app)
-    settle(app, CHARTS)
-    assert numbers(charts(app)[1]["data"][0]["x"]) != before
+@pytest.mark.parametrize("link", [{"n_tasks": "5"}, {"hdgm_delta": "0.6"}, {"seed": "3"}, {"algorithms": "tuned"}])
+def test_a_setting_that_is_not_shipped_says_so_and_offers_to_compute_it(link, monkeypatch):
+    monkeypatch.setattr(WeightsStudy, "run", pytest.fail)
+    app = open_page("weights", **link)
+    assert "is not shipped at this setting. Shipped: C = 0.1, 0.2" in words(app) and "This takes about" in words(app)
+    assert "Nothing is computed at this setting yet." in words(app)
+    assert button(app, "Compute it") and not charts(app)
 
 
-def test_nonsense_in_the_address_is_ignored():
-    app = open_page("weights", n_tasks="0", weights_m_tr="x", hdgm_delta="7", weights_repeats="5")
-    assert app.number_input(key="n_tasks").value == 100 and app.slider(key="hdgm_delta").value == 0.7
+def test_learned_and_used_weights_are_drawn_where_they_differ(monkeypatch):
+    use_few_steps(monkeypatch)
+    app = open_page("weights", **SMALL, algorithms="tuned")
+    button(app, "Compute it").click()
+    settle(run(app), CHARTS)
+    bars = traces(charts(app)[0])
+    learned, used = (np.array(numbers(bars[name]["y"])) for name in ("mean", "used"))
+    assert used == pytest.approx(0.2 * learned + 0.8 / len(learned))
+    assert "**Meta-MKL · tuned**" in words(app) and "as used" in words(app)
+    assert "training samples (circles)" in words(app)
 
 
-def test_the_former_result_stays_and_is_marked_while_another_is_computed(monkeypatch):
+def test_feature_mkl_is_ours_and_shows_shares():
+    app = open_page("weights", **SMALL)
+    choice = next(group for group in app.get("button_group") if group.key == "weights_kind")
+    assert choice.value == MIXTURE and choice.options[:2] == [MIXTURE, f"{FEATURES} (ours)"]
+    app = settle(open_page("weights", **SMALL, weights_kind=f"{FEATURES} (ours)"), CHARTS)
+    bars = traces(charts(app)[0])
+    assert sum(numbers(bars["mean"]["y"])) == pytest.approx(1) and "shapes" not in charts(app)[0]["layout"]
+    assert "of the statistic's spread" in words(app) and "narrow kernels have small values" in words(app)
+
+
+def test_the_former_result_stays_and_is_marked_until_another_is_computed(monkeypatch):
     ended = threading.Event()
     monkeypatch.setattr(WeightsStudy, "run", lambda self, progress=None: ended.wait(60))
     app = open_page("weights")
-    app.number_input(key="n_tasks").set_value(20)
+    app.select_slider(key="n_tasks").set_value(30)
+    run(app)
+    button(app, "Compute it").click()
     run(app)
     assert len(charts(app)) == CHARTS and FORMER in words(app) and "Before, with N=100: " in words(app)
     ended.set()
+
+
+def test_without_an_upload_a_link_says_how_to_bring_one():
+    app = open_page("weights", weights_kind="my files")
+    assert "You have no related tasks here yet" in words(app) and not charts(app)
+    assert "Bring them in Test my data" in [link.proto.label for link in app.get("page_link")]
+
+
+def test_ones_own_related_tasks_are_weighed_and_stay_in_the_session(monkeypatch):
+    use_few_steps(monkeypatch)
+    app = open_page("weights")
+    data = UserData()
+    data.take_example(next(iter(EXAMPLES)))
+    app.session_state["own_data"] = data
+    app.query_params["weights_kind"] = "my files"
+    app.session_state["weights_kind"] = "my files"
+    run(app)
+    assert "This takes about" in words(app)
+    button(app, "Compute it").click()
+    run(app)
+    until(app, lambda app: charts(app) or app.error)
+    weights = data.memory["uploaded_weights"][1]
+    assert isinstance(weights, Weights) and weights.method == FOR_UPLOADS
+    bars = traces(charts(app)[0])
+    assert numbers(bars["mean"]["y"]) == pytest.approx(weights.at(0).groupby("kernel")["beta"].mean().tolist())
+    assert "training samples" in words(app) and weights.table["repeat"].nunique() == SPLITS
+    names = data.prepared(data.upload).task_names
+    assert all(label.partition(": mean")[0] in names for label in bars["kernel"]["customdata"])

@@ -83,7 +83,7 @@ def two_files():
 
 def test_the_page_opens_at_its_first_step_and_states_its_limits():
     app = open_page("test_my_data")
-    assert PAGES["pages/test_my_data.py"][0] == "Test my data"
+    assert PAGES["pages/test_my_data.py"] == "Test my data"
     assert "At most 20 MB per file" in words(app) and "this session only" in words(app)
     assert app.button(key="data_next").disabled
     assert sum(b.label.startswith("Try ") for b in app.button) == len(m2st.EXAMPLES) == 4

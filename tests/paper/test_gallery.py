@@ -5,7 +5,7 @@ import pytest
 
 from m2st_core.paper import gallery, published, results
 from m2st_core.paper.experiments import PAPER
-from m2st_core.paper.gallery import agreement_with_paper, gallery_card, gallery_summary
+from m2st_core.paper.gallery import agreement_with_paper, gallery_card, gallery_summary, paper_verdict
 from m2st_core.paper.published import published_power
 from m2st_core.paper.results import commit_results
 from m2st_core.sweeps.cells import CellResult
@@ -111,3 +111,11 @@ def test_the_gallery_follows_its_files(give):
 def test_every_experiment_with_numbers_has_a_picture():
     for experiment in PAPER.values():
         assert gallery_card(experiment).picture.startswith("<svg"), experiment.name
+
+
+def test_the_verdict_names_the_numbers_of_related_tasks_that_agree():
+    said = paper_verdict(gallery.gallery())
+    assert said.startswith("**Meta-MKL** agrees with the paper for N = 50, 80 and 100 (Figure 2a); it is stronger here")
+    assert "**Meta-KL** agrees with the paper for N = 80 and 150;" in said
+    assert "would explain Meta-KL at N = 50 and 120, but not Meta-KL at N = 20 and 100 and Meta-MKL at N = 20" in said
+    assert paper_verdict([]) == "None of the paper's tables has been compared yet."

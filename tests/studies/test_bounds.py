@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from m2st_core.studies import relatedness as bounds
-from m2st_core.studies.relatedness import BoundSettings, bound_courses
+from m2st_core.studies import theorem as bounds
+from m2st_core.studies.theorem import BoundSettings, bound_courses
 
 SETTINGS = {"gamma": 0.1, "n": 10_000, "m": 100, "n_tasks": 10, "parameters": 500, "s": 0.5}
 

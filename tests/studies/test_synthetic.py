@@ -6,9 +6,7 @@ from scipy.spatial.distance import cdist, pdist
 
 import m2st_core as m2st
 from m2st_core.studies import synthetic
-from m2st_core.studies.relatedness import witness_learner, witness_p_values
 from m2st_core.testing.methods import METHODS
-from tests.fake_gpu import fake_gpu
 
 
 def test_the_samples_and_the_truth_are_the_tasks():
@@ -57,9 +55,3 @@ def test_many_tests_find_a_plain_difference_and_its_rate_has_an_interval():
     found = synthetic.Rate(synthetic.many_tests(METHODS["MMD-M"], 0.9, False, 100, 30, 0), 0.05)
     low, high = found.interval
     assert 0.5 < found.share and low < found.share < high
-
-
-def test_power_with_related_tasks_on_a_server_with_a_gpu():
-    """What was learned and what is tested are in one place."""
-    with fake_gpu():
-        assert len(witness_p_values(witness_learner(0.3, 2, 0), 5, 2, 0)) == 2

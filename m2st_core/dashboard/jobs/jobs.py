@@ -163,23 +163,28 @@ class Study(Hashable, Protocol):
         """Compute the result."""
 
 
-def watch_study(page: str, study: Study, doing: str, expected: float | None = None, shipped: Any = None) -> Job:
-    """Watch the job of a study. A shipped result, or one that another session has computed, is shown immediately."""
+def watch_study(
+    page: str, study: Study, doing: str, expected: float | None = None, shipped: Any = None, ask: str = ""
+) -> Job:
+    """Watch the job of a study. A shipped result, or one that another session has computed, is shown immediately.
+
+    ``ask`` is what to say before it starts on request, even if it is quick.
+    """
     if shipped is not None:
         job_manager().keep(study, shipped)
-    return watch_job(page, study, _isolated(study.run), doing, study, expected)
+    return watch_job(page, study, _isolated(study.run), doing, study, expected, ask)
 
 
 def watch_job(
     page: str, settings: Hashable, function: Callable[[Progress], Any], doing: str, question: Hashable | None = None,
-    expected: float | None = None,
+    expected: float | None = None, ask: str = "",
 ) -> Job:  # fmt: skip
     """Show the progress of a job, with buttons to cancel and retry. ``expected`` seconds are shown at the start."""
     key = (session_id(), page, settings)
     previous = st.session_state.get(f"{page}_job")
     if previous not in (None, key):
         job_manager().drop(previous)
-    if not job_manager().knows(key, question) and not _agreed(page, settings, expected):
+    if not job_manager().knows(key, question) and not _agreed(page, settings, expected, ask):
         st.session_state[f"{page}_job"] = None
         return Job(function, state="asked")
     st.session_state[f"{page}_job"] = key
@@ -199,12 +204,12 @@ def _submit(key: Hashable, function: Callable[[Progress], Any], question: Hashab
     return manager.submit(key, function, question, visitor.person, partial(store.usage.add, visitor.person))
 
 
-def _agreed(page: str, settings: Hashable, expected: float | None) -> bool:
-    """Whether to compute this now: it is quick, or the user has agreed. Otherwise ask."""
+def _agreed(page: str, settings: Hashable, expected: float | None, ask: str) -> bool:
+    """Whether to compute this now: it is quick and not to be asked for, or the user has agreed. Otherwise ask."""
     heavy = expected is not None and expected > ASK_SECONDS * machine_factor()
-    if expected is None or not heavy or st.session_state.get(f"{page}_agreed") == settings:
+    if expected is None or not (heavy or ask) or st.session_state.get(f"{page}_agreed") == settings:
         return True
-    st.info(f"This takes about **{duration(expected)}** with these settings.")
+    st.info(f"{ask} This takes about **{duration(expected)}** with these settings.".strip())
     if st.button("Compute it", type="primary", key=f"{page}_compute", help="Start. You can cancel it at any time."):
         st.session_state[f"{page}_agreed"] = settings
         st.rerun()

@@ -12,7 +12,6 @@ from m2st_core.dashboard.jobs.jobs import poll
 from m2st_core.dashboard.jobs.runs import QueueFull, RunDesk, RunStatus, SweepQueue, SweepView
 from m2st_core.environment import dask_address
 from m2st_core.numbers import duration
-from m2st_core.studies.power import add_shipped
 from m2st_core.sweeps.cost import predict_cost
 from m2st_core.sweeps.database import StoreError
 from m2st_core.sweeps.executors import Executor, make_executor
@@ -83,11 +82,8 @@ def start_executor() -> Executor:
 
 @Once
 def server_queue() -> SweepQueue:
-    """The server's one queue. Its workers start with it and stay. Its store has the shipped results."""
-    store = Store()
-    if not store.database.read_only:
-        add_shipped(store)
-    return SweepQueue(store, lambda: start_executor())
+    """The server's one queue. Its workers start with it and stay."""
+    return SweepQueue(Store(), lambda: start_executor())
 
 
 def sweep_queue() -> RunDesk:

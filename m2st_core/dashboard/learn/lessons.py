@@ -38,8 +38,8 @@ from m2st_core.studies.lessons import (
     goal_within_reach,
     home_table,
 )
-from m2st_core.studies.relatedness import SIZES, BoundSettings, bound_courses
 from m2st_core.studies.synthetic import DELTA
+from m2st_core.studies.theorem import SIZES, BoundSettings, bound_courses
 from m2st_core.types import DEFAULT_TAUGHT_TEST, GENERIC_TEST
 
 

@@ -238,8 +238,14 @@ class UserData:
         kept = self.memory.get(name)
         return kept[1] if kept is not None and kept[0] == key else None
 
-    def compute(self, name: str, key: Hashable, work: Callable[..., Any], doing: str) -> Any:
-        """The result of ``work(progress=…)`` in a background job for this key, or None while it is not done."""
+    def compute(
+        self, name: str, key: Hashable, work: Callable[..., Any], doing: str, expected: float | None = None,
+        ask: str = "",
+    ) -> Any:  # fmt: skip
+        """The result of ``work(progress=…)`` in a background job for this key, or None while it is not done.
+
+        ``expected`` seconds and what to ``ask`` before it starts are as in ``watch_job``.
+        """
 
         def plainly(progress: Progress) -> Any:
             try:
@@ -248,7 +254,7 @@ class UserData:
                 raise ValueError(as_text(str(error))) from None
 
         if self.recall(name, key) is None:
-            job = watch_job(name, key, plainly, doing)
+            job = watch_job(name, key, plainly, doing, expected=expected, ask=ask)
             if job.state != "done":
                 return None
             self.memory[name] = (key, job.result)

@@ -10,12 +10,12 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from m2st_core.dashboard.widgets.page import chart, download, shared, show_folded
-from m2st_core.data import size_unit
+from m2st_core.data import TASKS, size_unit
 from m2st_core.figures.null import type_1_figure
 from m2st_core.figures.power import add_earlier
 from m2st_core.numbers import null_band
 from m2st_core.paper.published import with_published
-from m2st_core.studies.power import level_finding, level_table, sweep_figure
+from m2st_core.studies.power import level_finding, level_table, rows_for_power, sweep_figure
 from m2st_core.sweeps.spec import SweepSpec
 from m2st_core.sweeps.summary import summarise
 from m2st_core.testing.methods import label_of
@@ -50,7 +50,13 @@ FORMATS = {"rate": "%.3f", "error": "%.3f", "published": "%.3f", "difference": "
 
 
 def show_figure(
-    spec: SweepSpec, table: pd.DataFrame, key: str, kind: str = "power", earlier: Sequence[Earlier] = ()
+    spec: SweepSpec,
+    table: pd.DataFrame,
+    key: str,
+    kind: str = "power",
+    earlier: Sequence[Earlier] = (),
+    marked: int | None = None,
+    height: int = 460,
 ) -> None:
     """Draw the chart, with its numbers as text for readers who cannot see it, over curves of other settings."""
     rate = "Type-I error" if spec.null else "Power"
@@ -60,12 +66,19 @@ def show_figure(
     axis = f"{rate} against the number of {counted} rows {size_unit(spec.task)}"
     others = "".join(f" {'Pinned' if other.pinned else 'Pale'}: {other.name}." for other in earlier)
     alt = f"{axis}; at the largest size: {values or 'none'}.{others}"
-    chart(shared(_draw_curves, spec, table, kind, tuple(earlier)), f"{key}_chart", alt)
+    chart(shared(_draw_curves, spec, table, kind, tuple(earlier), marked, height), f"{key}_chart", alt)
 
 
-def _draw_curves(spec: SweepSpec, table: pd.DataFrame, kind: str, earlier: Sequence[Earlier]) -> go.Figure:
-    """The curves of a sweep over those of other settings."""
-    figure = sweep_figure(spec, table, kind)
+def _draw_curves(
+    spec: SweepSpec,
+    table: pd.DataFrame,
+    kind: str = "power",
+    earlier: Sequence[Earlier] = (),
+    marked: int | None = None,
+    height: int = 460,
+) -> go.Figure:
+    """The curves of a sweep over those of other settings, with a line at the size ``marked``."""
+    figure = sweep_figure(spec, table, kind, marked).update_layout(height=height)
     for other in earlier:
         training = other.table["m_tr"].fillna(0) if kind == "total" else 0
         shown = other.table.assign(m_te=other.table["m_te"] + training)
@@ -108,6 +121,7 @@ def show_results(
     key: str,
     earlier: Sequence[Earlier] = (),
     level: pd.DataFrame | None = None,
+    marked: int | None = None,
 ) -> None:
     """Show figure, table and downloads of the finished cells, and the type-I error of ``level``, cells with P = Q."""
     if rows.empty and not earlier:
@@ -116,12 +130,7 @@ def show_results(
     table = shared(with_published, shared(summarise, rows))
     choice = not spec.null and table["m_tr"].notna().any()
     kind = "total" if choice and st.session_state.get(f"{key}_axis", AXES[0]) == AXES[1] else "power"
-    columns = st.columns([7, 3] if level is not None and not level.empty else 1, gap="medium")
-    with columns[0]:
-        show_figure(spec, table, key, kind, earlier)
-    if level is not None and not level.empty:
-        with columns[1]:
-            _show_level(spec, level, key)
+    show_figure(spec, table, key, kind, earlier, marked)
     if rows.empty:
         return
     name = spec.run_id
@@ -131,7 +140,11 @@ def show_results(
     with st.container(horizontal=True, vertical_alignment="center"):
         if choice:
             _ask_axis(key)
-        st.caption(f"Sizes count rows {size_unit(spec.task)}. {notes}")
+        st.caption(f"Sizes count rows {_unit_in_words(spec.task)}. {notes}")
+    if not spec.null:
+        _show_sizes(table, key)
+    if level is not None and not level.empty:
+        _show_level(spec, level, key)
 
     def numbers() -> None:
         show_power_table(table, key)
@@ -144,14 +157,48 @@ def show_results(
     show_folded("Numbers and downloads", f"{key}_numbers", numbers)
 
 
+def _unit_in_words(task: str) -> str:
+    """What a size counts; twice as many rows per sample where it counts rows per mode.
+
+    >>> _unit_in_words("hdgm"), _unit_in_words("blobs")
+    ('per mode: a sample has twice as many', 'per sample')
+    """
+    return "per mode: a sample has twice as many" if TASKS[task].rows_per_size > 1 else "per sample"
+
+
+def _show_sizes(table: pd.DataFrame, key: str) -> None:
+    """Show power with its standard error by method and size, and the size that 80 % power needs."""
+    varying = [name for name in ("closeness", "n_tasks", "m_tr") if table[name].nunique() > 1]
+    if varying or table.duplicated(["method", "m_te"]).any():
+        return
+    words = [f"{rate:.2f} ± {error:.2f}" for rate, error in zip(table["rate"], table["error"], strict=True)]
+    wide = table.assign(words=words).pivot(index="method", columns="m_te", values="words")
+    wide = wide.reindex(list(dict.fromkeys(table["method"]))).fillna("–")
+    needed = rows_for_power(table)
+    wide = wide.assign(needed=[needed[method] for method in wide.index])
+    wide.index = [label_of(method) for method in wide.index]
+    titles = {size: f"{size:g}" for size in wide.columns if size != "needed"} | {"needed": "rows for 80 %"}
+    wide = wide.rename(columns=titles).rename_axis(index="power ± SE", columns=None)
+    st.dataframe(wide, width="stretch", key=f"{key}_sizes")
+
+
 def _show_level(spec: SweepSpec, rows: pd.DataFrame, key: str) -> None:
-    """Show how often each test rejects if P = Q, all sizes together."""
+    """Show how often each test rejects if P = Q, all sizes together, and where that was measured."""
     table = shared(level_table, rows)
     figure = shared(type_1_figure, table, spec.alpha, shared(null_band, spec.alpha, int(table["tests"].max())))
     values = "; ".join(f"{label_of(row.method)} {row.rate:.3f}" for row in table.itertuples())
-    st.markdown("**Type-I error**", help="Share of samples with P = Q that are rejected, all sizes together.")
-    chart(figure, f"{key}_type_1", f"Type-I error at α = {spec.alpha:g}: {values}.")
-    st.caption(level_finding(table, spec.alpha, spec.methods))
+    left, right = st.columns([5, 3], gap="large", vertical_alignment="center")
+    with left:
+        chart(figure, f"{key}_type_1", f"Type-I error at α = {spec.alpha:g}: {values}.")
+    with right:
+        st.markdown("**Type-I error**", help="Share of samples with P = Q that are rejected, all sizes together.")
+        st.markdown(level_finding(table, spec.alpha, spec.methods))
+        sizes = ", ".join(f"{size:g}" for size in sorted(rows["m_te"].unique()))
+        training = f", m_tr = {rows['m_tr'].max():g}" if rows["m_tr"].notna().any() else ""
+        where = (
+            "" if rows["n_tasks"].isna().all() else f"C = {rows['closeness'].max():g}, N = {rows['n_tasks'].max():g}, "
+        )
+        st.caption(f"Measured at {where}m_te = {sizes}{training}.")
 
 
 def show_code(spec: SweepSpec) -> None:

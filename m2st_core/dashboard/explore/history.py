@@ -5,17 +5,17 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
+from m2st_core.dashboard.explore.curves import show_training_curves
+from m2st_core.dashboard.explore.results import show_code, show_figure, show_results
 from m2st_core.dashboard.jobs.host import host
 from m2st_core.dashboard.jobs.runs import RunDesk
 from m2st_core.dashboard.jobs.sweeps import CELL, STATE_ICONS, watch_sweep
-from m2st_core.dashboard.power.curves import show_training_curves
-from m2st_core.dashboard.power.results import show_code, show_figure, show_results
 from m2st_core.dashboard.widgets.page import chart, choice_sentences, shared
 from m2st_core.data import size_unit
 from m2st_core.figures.power import compare_figure
 from m2st_core.paper.published import with_published
+from m2st_core.studies.explore import DEFAULT_SWEEP, shipped_rows
 from m2st_core.studies.power import (
-    DEFAULT,
     difference_names,
     overlaid_power,
     run_names,
@@ -132,7 +132,7 @@ def runs_finding(store: Store, listed: pd.DataFrame, chosen: list[Run]) -> str:
     if len(chosen) == 1 and (sentence := _finding(store, chosen[0].spec)):
         return sentence
     if listed.empty:
-        sentence = _finding(store, DEFAULT)
+        sentence = shared(sweep_finding, DEFAULT_SWEEP, shared(shipped_rows, DEFAULT_SWEEP))
         return f"{sentence} These curves are shipped: there are no runs yet." if sentence else "There are no runs yet."
     newest = listed.loc[listed["created"].idxmax()]
     run = store.runs.get(newest["run"]) if not chosen and not newest["note"] else None
@@ -147,12 +147,12 @@ def _finding(store: Store, spec: SweepSpec) -> str:
     return shared(sweep_finding, spec, store.cells.rows(spec))
 
 
-def show_shipped(store: Store) -> None:
+def show_shipped() -> None:
     """Show the shipped curves while there are no runs."""
-    table = shared(with_published, shared(summarise, store.cells.rows(DEFAULT)))
+    table = shared(with_published, shared(summarise, shared(shipped_rows, DEFAULT_SWEEP)))
     if not table.empty:
         st.header("The shipped curves of Power", anchor=False)
-        show_figure(DEFAULT, table, "runs_shipped")
+        show_figure(DEFAULT_SWEEP, table, "runs_shipped")
 
 
 def show_one(desk: RunDesk, run: Run) -> None:
