@@ -17,7 +17,8 @@ def test_a_card_opens_an_entry_that_can_be_linked_and_left(visit):
             const cards = [...document.querySelectorAll('[class*="st-key-paper_card_"]')]
             return cards.length === 12 && drawn.length === 12 && drawn.every(image => image.naturalWidth) }"""
     )
-    tab.page.locator(".st-key-paper_card_fig2a img").click(force=True)  # anywhere on the card
+    tab.settle()
+    tab.page.get_by_role("button", name="Figure 2a", exact=True).click()
     heading(tab, "^Figure 2a")
     tab.wait_url(r"/paper\?experiment=fig2a$")
     tab.page.locator(".js-plotly-plot .main-svg").first.wait_for()

@@ -17,15 +17,13 @@ def train(tab, address):
     tab.open(address)
     button(tab, "Train").click()
     tab.wait_url("run=")
-    tab.settle()
 
 
 def finish(tab):
     """Wait until the run that was just started has ended."""
     tab.wait_url("run=")
-    tab.settle()
     tab.page.get_by_test_id("stProgress").first.wait_for(state="hidden")
-    tab.settle()
+    button(tab, "Refine").wait_for()
 
 
 def cancel(tab):

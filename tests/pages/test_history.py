@@ -120,7 +120,7 @@ def test_a_spec_is_imported_and_run(store, finished):
     app.button(key="runs_import").click().run()
     until(app, lambda app: store.runs.get(spec.run_id).state == "done")
     app.run()
-    assert app.query_params["run"] == spec.run_id and len(app.dataframe[1].value) == 2
+    assert app.query_params["run"] == spec.run_id and len(app.dataframe[2].value) == 2
 
 
 def test_bad_files_are_refused_with_all_their_problems(store):
