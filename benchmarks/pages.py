@@ -127,6 +127,8 @@ def move_slider(page: Any) -> list[float]:
     for _ in range(MOVES):
         value, low, high = (float(slider.get_attribute(name) or 0) for name in names)
         step = "ArrowRight" if value <= low else "ArrowLeft" if value >= high else step
+        if band.count():  # to and fro between two shipped values of C
+            step = "ArrowLeft" if step == "ArrowRight" else "ArrowRight"
         page.evaluate(WATCH)
         page.keyboard.press(step)
         seconds.append(page.evaluate("() => window.moved") / 1000)
