@@ -144,9 +144,11 @@ class Weights:
         count = rows["repeat"].nunique()
         of = "repeats, each with related tasks of its own" if self.anew else "training samples"
         over = f"{count} {of}" if count > 1 else "one repeat so far"
-        bars = f"Bars: mean over {over} (circles). Dotted: Meta-MKL-A, 0.1 each."
+        bars = f"Bars: mean over {over} (circles)."
         if self.measured == "beta" and not np.allclose(rows["used"], rows["beta"]):
             bars = f"Bars: β as learned, mean over {over} (circles). Lines across: as used, most of it uniform."
+        if self.measured == "beta":
+            bars = f"{bars} Dotted: Meta-MKL-A, {1 / rows['kernel'].nunique():.2g} each."
         first = " of the first repeat" if self.anew and count > 1 else ""
         return f"{bars} Pictures: what the kernels{first} see. Click a bar." if self.maps is not None else bars
 

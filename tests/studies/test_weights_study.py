@@ -114,6 +114,8 @@ def test_a_shrunk_mixture_has_what_was_learned_and_what_is_used(deep):
     count = rows["kernel"].nunique()
     assert rows["used"].to_numpy() == pytest.approx((0.2 * rows["beta"] + 0.8 / count).to_numpy())
     assert "as used" in deep.basis(25) and {"beta", "used"} <= set(deep.summary(25))
+    kernels = deep.at(25)["kernel"].nunique()
+    assert f"Dotted: Meta-MKL-A, {1 / kernels:.2g} each." in deep.basis(25) and kernels != 10
 
 
 def test_the_mixtures_witness_is_the_weighted_sum_and_is_empty_without_rows(deep):

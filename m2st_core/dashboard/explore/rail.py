@@ -65,7 +65,6 @@ ROWS = Control(
     "Rows of each of its two samples. More give a better kernel.",
     (8, 10, 20, 30, 50, 80, 100, 150, 200, 300, 500, 1000),
 )
-SHARED = (TASK, N_TASKS, M_TR, M_TE, PRESET, ROWS, SEED)  # the rail's controls but for the target's parameters
 
 
 def ask_setting(tasks: Sequence[str] = tuple(TASKS)) -> ExploreSetting:
